@@ -18,6 +18,9 @@ from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # some tests have sessions of their own: see frameworks.pytorch.live
+# GNU Readline, which pytest imports, sets it to 80 for child processes, workers of xdist among them.
+os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 import pytest
 

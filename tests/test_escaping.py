@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
+from csv import reader
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_opprof.escaping import csv_cell, markdown, terminal, writer
-from pytest_opprof.report.listing import csv_of, tabulated
+from pytest_opprof.escaping import csv_cell, markdown, terminal
+from pytest_opprof.report.tables import MARKDOWN, PLAIN, Column, Table, csv
 
 NAMES = st.one_of(
     st.text(),
@@ -51,23 +50,27 @@ def test_markdown_has_no_markup_of_a_name(name: str) -> None:
 
 @given(st.lists(NAMES, min_size=1, max_size=3))
 def test_a_table_of_names_has_a_line_for_each(names: list[str]) -> None:
-    rows = tabulated(["op", "calls"], [[name, "1"] for name in names], "markdown").splitlines()
+    table = Table([Column("op"), Column("calls")], [[name, 1] for name in names])
+    rows = MARKDOWN.text(table).splitlines()
     assert len(rows) == 2 + len(names)
     assert all(row.count("|") == 3 for row in rows)
-    for row in tabulated(["op", "calls"], [[name, "1"] for name in names], "table").split("\n"):
+    for row in PLAIN.text(table).split("\n"):
         assert not re.match(r"\s*::.*::", row)
+
+
+TWO = Table([Column(None, key="b")], [[-1]])
 
 
 @given(NAMES)
 @example("=1+1")
 @example("\t=1+1")
 def test_no_cell_of_csv_is_a_formula(name: str) -> None:
-    ((cell, number),) = list(csv.reader(io.StringIO(csv_of(["a", "b"], [[name, -1]]))))[1:]
+    ((cell, number),) = list(reader(io.StringIO(csv([TWO.of({"a": name})]))))[1:]
     assert not cell.lstrip().startswith(("=", "+", "-", "@"))
     assert cell == csv_cell(name)
     assert number == "-1"
 
 
-@pytest.mark.parametrize(("style", "expected"), [("github", markdown), ("markdown", markdown), ("table", terminal)])
-def test_a_style_has_one_way_of_writing(style: str, expected: object) -> None:
-    assert writer(style) is expected
+def test_a_style_has_one_way_of_writing() -> None:
+    name = "a|b\x1b"
+    assert (MARKDOWN.write(name), PLAIN.write(name)) == (markdown(name), terminal(name))

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..escaping import terminal
-from ..report import listing
+from ..report.tables import document as as_json
 from ..units import parse_share
 from ..verdict import query
 from . import reading
+from .opened import Opened, Profiles, RunFile, opened
+from .reading import Asked
 from .remote import location
 
 if TYPE_CHECKING:
+    from ..profile.saved import SavedProfile
+    from ..results.run_result import RunResult
     from ..verdict.proposal import Limits
 
 _WHAT = (
@@ -39,18 +43,16 @@ def _run(arguments: argparse.Namespace) -> bool:
     margin = parse_share(arguments.margin, "--margin")
     if arguments.top < 0:
         raise UsageError(f"--top {arguments.top}: write a number of ops; 0 is all")
-    # Imported here, with NumPy behind it.
-    from .diff_sides import document_of
-
-    document = document_of(arguments.file) if arguments.source is None else None
-    if document is None:
-        if arguments.test is not None:
-            raise UsageError(f"--test {arguments.test}: is for runs; {arguments.file} is a profile")
-        found = [_of_profile(arguments, margin)]
-    else:
-        found = list(_of_run(arguments, document, margin))
+    kinds: tuple[type[Opened], ...] = (Profiles, RunFile)
+    given = opened(arguments.file, Asked.of(arguments), *kinds)
+    if isinstance(given, RunFile):
+        found = list(_of_run(arguments, given.run, margin))
+    elif arguments.test is not None:
+        raise UsageError(f"--test {arguments.test}: is for runs; {arguments.file} is a profile")
+    elif isinstance(given, Profiles):
+        found = [_of_profile(arguments, given.one("budget")[1], margin)]
     if arguments.format == "json":
-        print(listing.document({"budgets": found}))
+        print(as_json({"budgets": found}))
         return False
     for budget in found:
         lines = [*([f"# {budget['test']}"] if budget["test"] else []), budget["mark"], *filter(None, [budget["check"]])]
@@ -58,10 +60,10 @@ def _run(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def _of_profile(arguments: argparse.Namespace, margin: float) -> dict[str, Any]:
+def _of_profile(arguments: argparse.Namespace, saved: SavedProfile, margin: float) -> dict[str, Any]:
+    # Imported here, with NumPy behind it.
     from ..verdict.proposal import as_check, proposed
 
-    _, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "budget")
     profile = saved.profile()
     limits = proposed(
         profile.ops,
@@ -78,14 +80,10 @@ def _of_profile(arguments: argparse.Namespace, margin: float) -> dict[str, Any]:
     return _plain("", limits, as_check(str(arguments.file), limits, options))
 
 
-def _of_run(arguments: argparse.Namespace, document: dict[str, Any], margin: float) -> Iterator[dict[str, Any]]:
-    from ..results.run_result import run_of_document
+def _of_run(arguments: argparse.Namespace, run: RunResult, margin: float) -> Iterator[dict[str, Any]]:
     from ..results.window_result import titled
     from ..verdict.proposal import proposed
 
-    if "environment" in document:
-        raise UsageError(f"{arguments.file}: holds baselines; name a profile, or what pytest --opprof-json=FILE wrote")
-    run = run_of_document(document, arguments.file)
     tests = [test for test in run.tests if arguments.test in (None, test.id) and test.windows]
     if not tests:
         which = "measured no test" if arguments.test is None else f"has no test {arguments.test} that was measured"

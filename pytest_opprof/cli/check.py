@@ -9,13 +9,15 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, TraceError, UsageError
-from ..escaping import terminal
 from ..frameworks.files import formats
 from ..profile.saved import SavedProfile, communicates
-from ..report.colours import painted
+from ..report.colours import TextLine, show
+from ..report.tables import style_of
 from ..units import format_ns
 from ..verdict import query
 from . import reading
+from .opened import Profiles, opened
+from .reading import Asked
 from .remote import location
 
 if TYPE_CHECKING:
@@ -46,21 +48,21 @@ def _run(arguments: argparse.Namespace) -> bool:
 
     budget = reduce(lambda farther, nearer: nearer.over(farther), map(parse_pair, arguments.budget), Budget())
     broken, cut = False, list[formats.Found]()
-    for found, saved in reading.read(arguments, arguments.file, arguments.rank, arguments.steps, quiet=True):
+    profiles = opened(arguments.file, Asked.of(arguments, quiet=True), Profiles)
+    for found, saved in profiles.each:
         remarks = reading.remarks(saved)
         try:
-            text, exceeded = _judged(found, saved, budget, arguments)
+            lines, exceeded = _judged(found, saved, budget, arguments)
         except OpprofError:
             for remark in remarks:
                 reading.say(found, remark)
             raise
-        for line in [*text.splitlines(), *(f"note: {remark}" for remark in remarks)]:
-            print(painted(terminal(line)))
+        show([*lines, *(TextLine(f"note: {remark}") for remark in remarks)])
         broken = broken or exceeded
         cut += [found] if saved.is_cut else []
-    if arguments.left_out and not broken:
+    if profiles.left_out and not broken:
         raise TraceError(
-            f"{len(arguments.left_out)} of these profiles could not be read, so that nobody can tell whether all are"
+            f"{len(profiles.left_out)} of these profiles could not be read, so that nobody can tell whether all are"
             " within the budget"
         )
     if cut and not broken:
@@ -70,9 +72,9 @@ def _run(arguments: argparse.Namespace) -> bool:
 
 def _judged(
     found: formats.Found, saved: SavedProfile, budget: Budget, arguments: argparse.Namespace
-) -> tuple[str, bool]:
+) -> tuple[list[TextLine], bool]:
     """Return the verdict in words, and whether the budget is exceeded. Raises UsageError for what cannot be judged."""
-    from ..report.failure import failure
+    from ..report.failure import Shown, failure
     from ..results.judged_window import JudgedWindow
     from ..results.window_result import BODY, WindowNumbers
 
@@ -89,12 +91,13 @@ def _judged(
         raise UsageError(_no_wall_time(found, saved))
     findings = budget.check(profile)
     if not findings:
-        return _kept(found, saved, profile, arguments), False
+        return [TextLine(_kept(found, saved, profile, arguments))], False
     window = JudgedWindow(WindowNumbers.of(BODY, profile), findings)
-    text = failure(str(found), [window], 5, False, "", "opprof show -t 0 lists them")
+    shown = Shown(more="opprof show -t 0 lists them", style=style_of("table"))
+    lines = failure(str(found), [window], "", shown)
     if profile.steps > 1:
-        text += f"\nlimits hold{_each(profile.steps)}; --steps chooses some"
-    return text, True
+        lines.append(TextLine(f"limits hold{_each(profile.steps)}; --steps chooses some"))
+    return lines, True
 
 
 def _no_wall_time(found: formats.Found, saved: SavedProfile) -> str:

@@ -13,6 +13,8 @@ from ..machine.atomic_write import gzipped, write_atomically
 from ..profile.saved import SavedProfile
 from ..timeline import chrome
 from . import reading
+from .opened import Profiles, opened
+from .reading import Asked
 from .remote import location
 
 _OUTPUT = "OUT.trace.json is a Chrome trace for a viewer, anything else opprof's own format; .gz behind it is gzipped"
@@ -33,12 +35,13 @@ def _run(arguments: argparse.Namespace) -> bool:
         raise UsageError(f"{arguments.output}: is no file; name one to write")
     if not output.parent.is_dir():
         raise UsageError(f"{arguments.output}: there is no folder {output.parent}")
-    found, saved = reading.find_one(arguments, arguments.file, arguments.rank, arguments.steps, "convert", sites=True)
+    asked = Asked.of(arguments, sites=True)
+    found, saved = opened(arguments.file, asked, Profiles).one("convert")
     if output.exists() and output.samefile(arguments.file):
         raise UsageError(f"{arguments.output}: is the profile itself; write to another file")
     plain_name = arguments.output.name.removesuffix(".gz")
     as_chrome = plain_name.endswith(".trace.json")
-    pieces = chrome_trace(arguments, found, saved) if as_chrome else iter([own_format.dump(saved)])
+    pieces = chrome_trace(asked, found, saved) if as_chrome else iter([own_format.dump(saved)])
     content = (piece.encode() for piece in pieces)
     try:
         write_atomically(output, content if plain_name == arguments.output.name else gzipped(content))
@@ -49,15 +52,15 @@ def _run(arguments: argparse.Namespace) -> bool:
     return False
 
 
-def chrome_trace(arguments: argparse.Namespace, found: formats.Found, saved: SavedProfile) -> Iterator[str]:
+def chrome_trace(asked: Asked, found: formats.Found, saved: SavedProfile) -> Iterator[str]:
     """Return the profile as a Chrome trace; where nobody knows when anything ran, say that its bars are sums."""
-    timeline = reading.timeline_if_told(arguments, found)
+    timeline = reading.timeline_if_told(found, asked)
     if timeline is None:
         how = "a bar in the trace is the sum of an op's calls, and bars are laid end to end in the order of the profile"
         reading.say(found, f"{formats.module(found.format).TITLE} {reading.NO_TIMES}: {how}")
         return iter([own_format.chrome(saved)])
-    reading.check_steps(arguments, found, timeline)
-    spans = chrome.of_steps(timeline, saved.steps) if arguments.steps else timeline
-    begin, end = timeline.extent(saved.steps) if arguments.steps else (timeline.begin_ns, timeline.end_ns)
+    reading.check_steps(found, asked.steps, timeline)
+    spans = chrome.of_steps(timeline, saved.steps) if asked.steps else timeline
+    begin, end = timeline.extent(saved.steps) if asked.steps else (timeline.begin_ns, timeline.end_ns)
     memory = {device: each.between(begin, end) for device, each in timeline.memory.items()}
     return chrome.trace_of(spans, memory, timeline.begin_ns, saved.source)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
-from ..escaping import terminal, writer
-from ..python_calls.names import other_versions
-from ..report import listing
-from ..report.colours import painted
-from ..units import parse_duration, parse_share, plural
+from ..report.colours import TextLine, show
+from ..report.tables import Style, Table, document, json, style_of
+from ..units import plural
 from . import diff_whole, reading
+from .reading import Asked
 from .remote import location
 
 if TYPE_CHECKING:
     from ..results.judged_window import JudgedWindow
     from ..verdict.compare import Diff
-    from ..verdict.stored_rule import Rule
-    from ..verdict.verdicts import TimingVerdict
-    from .diff_sides import Kept, Side
+    from .diff_sides import Side
 
+Windows = Mapping[tuple[str, str], "JudgedWindow"]
+"""By test and name; two profiles have one."""
 _WHAT = (
     "compare two of saved profiles, runs (--opprof-json) and baseline files; exit 1 when the second is worse, 2 when"
     " nobody can tell"
@@ -77,7 +76,7 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     """Compare the two; return whether the second is worse."""
     # Imported here, with NumPy behind it: to show a profile needs none of it.
-    from .diff_sides import sides
+    from .diff_windows import judged
 
     if arguments.output:
         from ..report.html import page
@@ -85,8 +84,28 @@ def _run(arguments: argparse.Namespace) -> bool:
         page.check_name(arguments.output, "-o")
         if arguments.format != "table" or arguments.top is not None:
             raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
+    base, now = _sides(arguments)
+    base, now = base.beside(now), now.beside(base)
+    windows = judged(base, now, arguments)
+    if "profile" in (base.kind, now.kind):
+        (window,) = windows.values()
+        shown: _OfProfiles | _OfRuns = _OfProfiles(base, now, window, arguments)
+    else:
+        shown = _OfRuns(base, now, windows, arguments)
+    if arguments.output:
+        shown.write_page(arguments.output)
+    elif arguments.format == "json":
+        print(document(shown.plain()))
+    else:
+        show(shown.lines(style_of(arguments.format)))
+    return shown.is_worse()
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
+    """Return what was before, and what is now. Raises UsageError for options that they do not take."""
+    from .diff_sides import sides
+
     before, after = _files(arguments)
-    rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
     alone = not after
     pairs = [(arguments.base_steps, arguments.steps), (arguments.base_rank, arguments.rank)]
     if alone and all(None in pair for pair in pairs) and arguments.base_stage is None:
@@ -95,17 +114,17 @@ def _run(arguments: argparse.Namespace) -> bool:
             " --base-steps 8 --steps 9, or two ranks: --base-rank 0 --rank 1, or two stages of a graph:"
             " --base-stage validate --stage execute"
         )
-    base = sides(arguments, before, rank, steps, stage=arguments.base_stage)
-    now = sides(arguments, after or before, arguments.rank, arguments.steps, quiet=alone)
+    asked = Asked.of(arguments, sites=arguments.by == "site", quiet=alone)
+    rank, steps = arguments.base_rank or arguments.rank, arguments.base_steps or arguments.steps
+    before_asked = replace(asked, rank=rank, steps=steps, stage=arguments.base_stage or arguments.stage, quiet=False)
+    base, now = sides(before, before_asked, arguments.by), sides(after or before, asked, arguments.by)
     kinds = {base.kind, now.kind}
     if kinds != {"profile"} and arguments.by != "type":
         raise UsageError(f"--by {arguments.by}: only profiles tell ops apart so; a run or a baseline has canonical ops")
-    if "profile" in kinds:
-        return _profiles(arguments, base, now)
     for flag in ("steps", "rank", "stage", "base_steps", "base_rank", "base_stage"):
-        if getattr(arguments, flag) is not None:
+        if "profile" not in kinds and getattr(arguments, flag) is not None:
             raise UsageError(f"--{flag.replace('_', '-')}: is for profiles, not for runs and baselines")
-    return _windows(arguments, base, now)
+    return base, now
 
 
 def _files(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
@@ -120,267 +139,220 @@ def _files(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
     return arguments.files[:1], arguments.files[1:]
 
 
-def _profiles(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
-    """Compare a profile with another one, or with a window of a run or baseline."""
-    from ..results.judged_window import JudgedWindow
-    from ..verdict.compare import compare
-    from ..verdict.stored_rule import Rule, judge, unjudged
-    from ..verdict.tolerances import Tolerances
-    from ..verdict.verdicts import TimingVerdict, Verdict
+@dataclass(frozen=True, slots=True)
+class _OfProfiles:
+    """A profile beside another one, or beside a window of a run or baseline: one window, told whole."""
 
-    before, after = (each.only(arguments.test, arguments.window) for each in (base, now))
-    floor_ns = parse_duration(arguments.floor or "20 us", "--floor")
-    tolerance = parse_share(arguments.tolerance or "10%", "--tolerance")
-    op_tolerance = parse_share(arguments.op_tolerance, "--op-tolerance") if arguments.op_tolerance else tolerance
-    tolerances = Tolerances(tolerance, floor_ns, op_tolerance, floor_ns, 0.0025)
-    old, new = before.of_ops, after.of_ops
-    if not old and not new:
-        timing = TimingVerdict(Verdict.OK)  # there are calls alone, and they are compared
-    elif not old or not new:
-        side, kept = (now, after) if old else (base, before)
-        timing = unjudged(
-            kept.without_times or f"the {side.kind} {'after' if old else 'before'} has no times", new, old
-        )
-    elif old[0].rounds != new[0].rounds:
-        why = f"the fastest of {old[0].rounds} steps is not that of {new[0].rounds}"
-        timing = unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
-    else:
-        timing = judge(old, new, Rule(tolerances, 1, 1, 1))
-    facts = before.entry.all_facts, after.entry.all_facts
-    diff = compare(before.entry.ops, after.entry.ops, timing, tolerances, facts=facts, then=base.then(now))
-    both: dict[str, Any] = {
-        key: {"source": side.source or str(side.path), "environment": kept.numbers.environment.environment.full}
-        for key, side, kept in (("base", base, before), ("now", now, after))
-    }
-    whole: list[str] = []
-    if base.whole and now.whole:
-        for key, side_whole in (("base", base.whole), ("now", now.whole)):
-            both[key] |= {"step": side_whole.step, "times": dict(side_whole.times)}
-        both["why"] = diff_whole.reason(base.whole, now.whole, floor_ns, tolerance) or None
-    if arguments.output:
-        _page(arguments.output, (base, before), (now, after), diff)
-    elif arguments.format == "json":
-        print(listing.document({**both, **_plain(diff)}))
-    else:
-        style = "github" if arguments.format == "markdown" else "simple"
-        top = 10 if arguments.top is None else arguments.top
-        steps = max(before.numbers.rounds, after.numbers.rounds)
-        if base.whole and now.whole:
-            whole = list(diff_whole.text(base.whole, now.whole, floor_ns, tolerance, style))
-        for line in _text(both, JudgedWindow(after.numbers, diff=diff), diff, steps, top, style, whole):
-            print(painted(terminal(line)))
-    worse = any(row.verdict.is_regression for row in (*diff.rows, diff.total))
-    if base.is_cut or (now.is_cut and not worse):
-        raise TraceError("a file was read in part, so that nobody can tell whether the second profile is worse")
-    if diff.times and not worse:
-        raise UsageError(f"the times were not compared, so that nobody can tell whether they are worse: {diff.times}")
-    return worse
+    base: Side
+    now: Side
+    window: JudgedWindow
+    arguments: argparse.Namespace
 
+    @property
+    def diff(self) -> Diff:
+        """What became of the window."""
+        assert self.window.diff is not None
+        return self.window.diff
 
-def _page(path: Path, base: tuple[Side, Kept], now: tuple[Side, Kept], diff: Diff) -> None:
-    """Write the page of the comparison of two profiles."""
-    from ..report.html import diff_page, page
-
-    sides = [
-        diff_page.Compared(
-            str(side.path),
-            side.source or str(side.path),
-            environment.full,
-            environment.device,
-            kept.numbers.rounds,
-            side.whole.step if side.whole else "",
-        )
-        for side, kept in (base, now)
-        for environment in (kept.numbers.environment.environment,)
-    ]
-    cut = [
-        f"{side.path}: was read in part (--partial): this is what is there" for side, _ in (base, now) if side.is_cut
-    ]
-    page.write(path, diff_page.html(sides[0], sides[1], diff, cut), "-o")
-
-
-def _run_page(
-    path: Path,
-    base: Side,
-    now: Side,
-    windows: dict[tuple[str, str], JudgedWindow],
-    environments: Sequence[tuple[str, str]],
-) -> None:
-    """Write the page of the comparison of two runs or baselines: that of a run."""
-    from ..report.html import page, run_page
-    from ..results.run_result import TestRecord, run_of, status
-    from ..results.window_result import titled
-
-    tests: dict[str, list[JudgedWindow]] = {}
-    for (test, _), window in windows.items():
-        tests.setdefault(test, []).append(window)
-    records = [
-        TestRecord(
-            id=test,
-            outcome="failed" if any(window.findings for window in found) else "passed",
-            status=status(found),
-            windows=[window.result(now.windows[test, window.name].machine, False, True) for window in found],
-        )
-        for test, found in tests.items()
-    ]
-    only = [
-        f"{titled(*key)} is only in {side.path}"
-        for side, other in ((base, now), (now, base))
-        for key in sorted(side.windows.keys() - other.windows.keys())
-    ]
-    doubts = [f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}" for before, after in environments]
-    page.write(path, run_page.html(run_of(records, [], False, against=str(base.path)), only, doubts), "-o")
-
-
-def _text(
-    both: dict[str, Any], window: JudgedWindow, diff: Diff, steps: int, top: int, style: str, whole: Sequence[str]
-) -> Iterator[str]:
-    from ..report.op_table import table
-
-    base, now = both["base"], both["now"]
-    write = writer(style)
-    yield write(f"{base['source']}  [{base['environment']}] -> {now['source']}  [{now['environment']}]")
-    if base["environment"] != now["environment"]:
-        yield f"the environments differ: {_SO_MAY_OPS}"
-    yield from (write(f"  {finding}") for finding in window.regressions)
-    yield from (write(f"  {improvement}") for improvement in diff.improvements())
-    yield from whole
-    yield ""
-    if steps > 1:
-        yield "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
-    yield from "\n".join(table(window, top, top == 0, style, "-t 0 shows them")).splitlines()
-    yield f"verdict: {diff.worst.word}"
-    if diff.timing.base is None and diff.timing.now is None:
-        yield "(of calls: neither profile has times)"
-
-
-def _windows(arguments: argparse.Namespace, base: Side, now: Side) -> bool:
-    """Compare the windows that two runs or baselines have in common."""
-    from ..results.judged_window import JudgedWindow
-    from ..results.run_result import WORDS, status
-    from ..results.window_result import titled
-    from ..verdict.compare import compare_counts_first
-    from ..verdict.stored_rule import Rule
-    from ..verdict.tolerances import STORED
-    from ..verdict.verdicts import Verdict
-
-    top = 5 if arguments.top is None else arguments.top
-    tolerances = STORED.with_given(vars(arguments), lambda key: f"--{key.replace('_', '-')}")
-    base, now = base.beside(now), now.beside(base)
-    windows: dict[tuple[str, str], JudgedWindow] = {}
-    diffs: dict[tuple[str, str], Diff] = {}
-    for key in (key for key in now.windows if key in base.windows):
-        before, after = base.windows[key], now.windows[key]
-        timing = _timing(before, after, Rule(tolerances, base=base.called), arguments.ignore_noise)
-        diffs[key] = compare_counts_first(
-            before.entry.ops,
-            after.entry.ops,
-            timing,
-            tolerances,
-            top,
-            (before.entry.comparable(after.entry.python).all_facts, after.entry.all_facts),
-            base.then(now),
-        )
-        windows[key] = JudgedWindow(after.numbers, diff=diffs[key])
-        if why := other_versions(before.entry.python, after.entry.python):
-            windows[key] = windows[key].with_remark(f"calls of Python functions not compared: {why}")
-    if not windows:
-        raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
-    environments = _other_environments(base, now, windows)
-    if arguments.output:
-        _run_page(arguments.output, base, now, windows, environments)
-    elif arguments.format == "json":
-        found = [{"test": test, "window": name, **_plain(diff)} for (test, name), diff in diffs.items()]
-        only = {
-            f"only_in_{name}": [{"test": test, "window": window} for test, window in sorted(one.keys() - other)]
-            for name, one, other in (("base", base.windows, now.windows), ("now", now.windows, base.windows))
+    def plain(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        sides = {"base": self.base, "now": self.now}
+        both: dict[str, Any] = {
+            name: {"source": side.told, "environment": self._environment(side)} for name, side in sides.items()
         }
+        if self.base.whole and self.now.whole:
+            for name, side in sides.items():
+                if side.whole:
+                    both[name] |= {"step": side.whole.step, "times": dict(side.whole.times)}
+            both["why"] = self._whole()[1] or None
+        return {**both, **_plain(self.diff)}
+
+    def write_page(self, path: Path) -> None:
+        """Write the page of the comparison."""
+        from ..report.html import diff_page, page
+
+        sides = [
+            diff_page.Compared(
+                str(side.path),
+                side.told,
+                numbers.environment.environment.full,
+                numbers.environment.environment.device,
+                numbers.rounds,
+                side.whole.step if side.whole else "",
+            )
+            for side in (self.base, self.now)
+            for numbers in (side.only(self.arguments.test, self.arguments.window).numbers,)
+        ]
+        cut = [
+            f"{side.path}: was read in part (--partial): this is what is there"
+            for side in (self.base, self.now)
+            if side.is_cut
+        ]
+        page.write(path, diff_page.html(sides[0], sides[1], self.diff, cut), "-o")
+
+    def lines(self, style: Style) -> Iterator[TextLine]:
+        """Yield the lines for people."""
+        # Imported here, with NumPy behind it.
+        from ..report.op_table import table
+
+        before, after = self._environment(self.base), self._environment(self.now)
+        yield TextLine(style.write(f"{self.base.told}  [{before}] -> {self.now.told}  [{after}]"))
+        if before != after:
+            yield TextLine(f"the environments differ: {_SO_MAY_OPS}")
+        yield from (TextLine(style.write(f"  {finding}"), "worse") for finding in self.window.regressions)
+        yield from (TextLine(style.write(f"  {better}"), "better") for better in self.diff.improvements())
+        times, why = self._whole()
+        yield from [TextLine(""), *style.lines(times)] if times else []
+        yield from [TextLine(why)] if why else []
+        yield TextLine("")
+        if max(side.rounds(self.arguments.test, self.arguments.window) for side in (self.base, self.now)) > 1:
+            yield TextLine(
+                "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
+            )
+        top = 10 if self.arguments.top is None else self.arguments.top
+        yield from table(self.window, top, every_op=top == 0, style=style, more="-t 0 shows them")
+        yield TextLine(f"verdict: {self.diff.worst.word}")
+        if self.diff.timing.base is None and self.diff.timing.now is None:
+            yield TextLine("(of calls: neither profile has times)")
+
+    def is_worse(self) -> bool:
+        """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""
+        worse = any(row.verdict.is_regression for row in (*self.diff.rows, self.diff.total))
+        if self.base.is_cut or (self.now.is_cut and not worse):
+            raise TraceError("a file was read in part, so that nobody can tell whether the second profile is worse")
+        if self.diff.times and not worse:
+            raise UsageError(
+                f"the times were not compared, so that nobody can tell whether they are worse: {self.diff.times}"
+            )
+        return worse
+
+    def _environment(self, side: Side) -> str:
+        return side.only(self.arguments.test, self.arguments.window).numbers.environment.environment.full
+
+    def _whole(self) -> tuple[Table | None, str]:
+        """Return the times of a step as a whole on both sides, and why it takes longer, if it does."""
+        if not self.base.whole or not self.now.whole:
+            return None, ""
+        total = self.diff.tolerances
+        limits = total.floor_ns, total.tolerance
+        return (
+            diff_whole.table(self.base.whole, self.now.whole, *limits),
+            diff_whole.reason(self.base.whole, self.now.whole, *limits),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _OfRuns:
+    """Two runs or baselines: the windows that both have, as a run tells them."""
+
+    base: Side
+    now: Side
+    windows: Windows
+    arguments: argparse.Namespace
+
+    def plain(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        found = [
+            {"test": test, "window": name, **_plain(window.diff)}
+            for (test, name), window in self.windows.items()
+            if window.diff
+        ]
+        only = {
+            f"only_in_{name}": [{"test": test, "window": window} for test, window in keys]
+            for name, (_, keys) in zip(("base", "now"), self._only())
+        }
+        environments = self._environments()
         across = {"environments": [list(each) for each in environments]} if environments else {}
-        print(listing.document({"base": str(base.path), "now": str(now.path), **across, "windows": found, **only}))
-    else:
-        style = "github" if arguments.format == "markdown" else "simple"
-        for before_in, now_in in environments:
-            print(painted(terminal(writer(style)(f"the environments differ: {before_in} -> {now_in}: {_SO_MAY_OPS}"))))
-        for line in _report(windows, top, style):
-            print(painted(terminal(line)))
-        for side, others in ((base, base.windows.keys() - now.windows), (now, now.windows.keys() - base.windows)):
-            for key in sorted(others):
-                print(writer(style)(f"only in {side.path}: {titled(*key)}"))
-        words = [status([window]) for window in windows.values()]
+        return {"base": str(self.base.path), "now": str(self.now.path), **across, "windows": found, **only}
+
+    def write_page(self, path: Path) -> None:
+        """Write the page of the comparison: the page of a run."""
+        from ..report.html import page, run_page
+        from ..results.run_result import TestRecord, run_of, status
+        from ..results.window_result import titled
+
+        tests: dict[str, list[JudgedWindow]] = {}
+        for (test, _), window in self.windows.items():
+            tests.setdefault(test, []).append(window)
+        records = [
+            TestRecord(
+                id=test,
+                outcome="failed" if any(window.findings for window in found) else "passed",
+                status=status(found),
+                windows=[
+                    window.result(self.now.windows[test, window.name].machine, parallel=False, compared=True)
+                    for window in found
+                ],
+            )
+            for test, found in tests.items()
+        ]
+        only = [f"{titled(*key)} is only in {path}" for path, keys in self._only() for key in keys]
+        doubts = [
+            f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}" for before, after in self._environments()
+        ]
+        run = run_of(records, [], interrupted=False, against=str(self.base.path))
+        page.write(path, run_page.html(run, only, doubts), "-o")
+
+    def lines(self, style: Style) -> Iterator[TextLine]:
+        """Yield the lines for people."""
+        # Imported here, with NumPy behind them.
+        from ..report.failure import Shown, failure
+        from ..results.run_result import WORDS, status
+        from ..results.window_result import titled
+        from ..verdict.verdicts import Verdict
+
+        for before, after in self._environments():
+            yield TextLine(style.write(f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}"))
+        top = 5 if self.arguments.top is None else self.arguments.top
+        shown = Shown(top=top, every_op=top == 0, more="-t 0 shows them", style=style)
+        for (test, _), window in self.windows.items():
+            title = titled(test, window.name)
+            if window.findings:
+                yield from [*failure(test, [window], "", shown), TextLine("")]
+            elif window.verdict is Verdict.NOISY:
+                yield TextLine(style.write(f"{title}: {window.verdict.value}: {window.untimed}"))
+            elif window.untimed:
+                yield TextLine(style.write(f"{title}: times not compared: {window.untimed}"))
+            yield from (TextLine(style.write(f"{title}: {line}")) for line in window.remarks)
+        for path, keys in self._only():
+            yield from (TextLine(style.write(f"only in {path}: {titled(*key)}")) for key in keys)
+        words = [status([window]) for window in self.windows.values()]
         counted = [f"{words.count(word)} {said}" for word, said in WORDS.items() if word in words]
-        judged = sum(window.times_judged for window in windows.values())
-        total = f"{plural(len(windows), 'window')} compared, {judged} by time, {words.count('ok')} ok"
-        print(f"opprof: {', '.join([total, *counted])}")
-    worse = any(window.findings for window in windows.values())
-    if not worse and all(window.untimed and window.verdict is Verdict.INCOMPARABLE for window in windows.values()):
-        raise UsageError("no times could be compared, so that nobody can tell whether the second run is slower")
-    return worse
+        judged = sum(window.times_judged for window in self.windows.values())
+        total = f"{plural(len(self.windows), 'window')} compared, {judged} by time, {words.count('ok')} ok"
+        yield TextLine(f"opprof: {', '.join([total, *counted])}")
 
+    def is_worse(self) -> bool:
+        """Tell whether the second is worse. Raises UsageError where no times could be compared."""
+        from ..verdict.verdicts import Verdict
 
-def _other_environments(base: Side, now: Side, keys: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the environments of both sides where these differ, each pair once."""
-    sides = [[side.windows[key].numbers.environment.environment.full for key in keys] for side in (base, now)]
-    return [pair for pair in dict.fromkeys(zip(*sides)) if pair[0] != pair[1]]
+        windows = self.windows.values()
+        worse = any(window.findings for window in windows)
+        if not worse and all(window.untimed and window.verdict is Verdict.INCOMPARABLE for window in windows):
+            raise UsageError("no times could be compared, so that nobody can tell whether the second run is slower")
+        return worse
 
+    def _only(self) -> list[tuple[Path, list[tuple[str, str]]]]:
+        """Return the windows that only one side has, of each side."""
+        both = ((self.base, self.now), (self.now, self.base))
+        return [(side.path, sorted(side.windows.keys() - other.windows.keys())) for side, other in both]
 
-def _timing(before: Kept, after: Kept, rule: Rule, ignore_noise: bool) -> TimingVerdict:
-    from ..profile.timings import without_noise
-    from ..verdict.stored_rule import judge, unjudged
-    from ..verdict.tolerances import MOST_PROCESSES, PROCESSES
-    from ..verdict.verdicts import Verdict, undecided
-
-    common = next((machine for machine in after.machines if machine in before.machines), None)
-    environments = [kept.numbers.environment.environment for kept in (before, after)]
-    # Other versions of the same frameworks are what was asked for: both are named, and the machine is the same.
-    alike = [replace(each, frameworks=tuple((name, "") for name, _ in each.frameworks)) for each in environments]
-    differ = {"environment": [each.full for each in environments]} if alike[0] != alike[1] else {}
-    if common is None and before.machines and after.machines:
-        differ = differ or {"machine": [before.machines[0], after.machines[0]]}
-    for what, (one, other) in differ.items():
-        why = f"the runs differ in their {what}: {one}, then {other}"
-        return unjudged(why, after.runs(after.machines[0]) if after.machines else [])
-    old, new = (kept.runs(common or next(iter(kept.machines), "")) for kept in (before, after))
-    if ignore_noise:
-        old, new = list(map(without_noise, old)), list(map(without_noise, new))
-    found = judge(old, new, rule)
-    if not found.settled and found.verdict is Verdict.SLOWER:
-        needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES
-        why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
-        return undecided(found, why)
-    return found
-
-
-def _report(windows: dict[tuple[str, str], JudgedWindow], top: int, style: str) -> Iterator[str]:
-    from ..report.failure import failure
-    from ..results.window_result import titled
-    from ..verdict.verdicts import Verdict
-
-    write = writer(style)
-    for (test, _), window in windows.items():
-        title = titled(test, window.name)
-        if window.findings:
-            yield from [*failure(test, [window], top, top == 0, "", "-t 0 shows them", style).splitlines(), ""]
-        elif window.verdict is Verdict.NOISY:
-            yield write(f"{title}: {window.verdict.value}: {window.untimed}")
-        elif window.untimed:
-            yield write(f"{title}: times not compared: {window.untimed}")
-        yield from (write(f"{title}: {line}") for line in window.remarks)
+    def _environments(self) -> list[tuple[str, str]]:
+        """Return the environments of both sides where these differ, each pair once."""
+        sides = [
+            [side.windows[key].numbers.environment.environment.full for key in self.windows]
+            for side in (self.base, self.now)
+        ]
+        return [pair for pair in dict.fromkeys(zip(*sides)) if pair[0] != pair[1]]
 
 
 def _plain(diff: Diff) -> dict[str, Any]:
-    def plain(row: Any) -> dict[str, Any]:
-        return {
-            "op": row.op,
-            "base_calls": row.base and row.base.calls.most,
-            "now_calls": row.now and row.now.calls.most,
-            "base_ns": row.base_ns,
-            "now_ns": row.now_ns,
-            "verdict": row.word,
-        }
+    # Imported here, with NumPy behind it.
+    from ..report.op_table import changes
 
     return {
         "verdict": diff.worst.word,
         "times_not_judged": diff.times or None,
-        "total": plain(diff.total),
-        "rows": [plain(row) for row in diff.rows],
+        "total": json(changes(diff, [diff.total]))[0],
+        "rows": json(changes(diff, diff.rows)),
     }

@@ -1,31 +1,26 @@
-"""What ``opprof diff`` compares: a saved profile, the JSON of a run, or a baseline file, whatever its name is."""
+"""The two sides of ``opprof diff``: a saved profile, the JSON of a run, or a baseline file, each as its windows."""
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ..baselines import file
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import UsageError
 from ..profile.environment_json import EnvironmentJson
 from ..profile.op_counts import counts_of
 from ..profile.timings import OUTSIDE, ProcessTimes, run_of
-from ..results.document import read_document
-from ..results.run_result import run_of_document
 from ..results.test_id import split_id
 from ..results.window_result import BODY, OpResult, WindowNumbers, total_of
 from ..units import plural
 from . import reading
 from .diff_whole import Whole, whole_of
+from .opened import BaselineFile, Opened, Profiles, RunFile, opened
+from .reading import Asked
 
-_HEAD_BYTES = 4096
-_SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
-"""No profile has it: runs begin with it, baselines have it behind their environment."""
+By = Literal["type", "name", "dtype", "shape", "site"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +83,15 @@ class Side:
     """What the profile took as a whole."""
 
     @property
+    def told(self) -> str:
+        """What wrote it, or where it is."""
+        return self.source or str(self.path)
+
+    def rounds(self, test: str | None, window: str) -> int:
+        """Return the steps of a profile, or the rounds of the window that is compared with one."""
+        return self.only(test, window).numbers.rounds
+
+    @property
     def called(self) -> str:
         """What to call it where it is the first of the two."""
         return "the baseline" if self.kind == "baseline" else f"the first {self.kind}"
@@ -126,54 +130,13 @@ class Side:
         raise UsageError("".join([what, *(f"\n  {each} {name}" for each, name in sorted(self.windows)[:20])]))
 
 
-def side(
-    arguments: argparse.Namespace,
-    path: Path,
-    rank: str | None,
-    steps: str | None,
-    quiet: bool = False,
-    stage: str | None = None,
-) -> Side:
-    """Return what *path* holds, by its content. Raises TraceError, BaselineError and UsageError.
+def sides(files: Sequence[Path], asked: Asked, by: By) -> Side:
+    """Return what *files* hold: a profile or a baseline file is one, a run may be in several shards.
 
-    Remarks on a profile are not said if *quiet*. *stage* is another stage of graphs than ``--stage`` has.
+    *by* is what an op of a profile is. Raises TraceError, BaselineError and UsageError.
     """
-    document = document_of(path) if arguments.source is None else None
-    if document is None:
-        return _profile(arguments, path, rank, steps, quiet, stage)
-    if "environment" in document:
-        content = file.load(path)
-        environment = EnvironmentJson.of(content.environment)
-        kept = {
-            (test, window): Kept(_numbers(window, environment, entry), entry)
-            for test, windows in content.tests.items()
-            for window, entry in windows.items()
-        }
-        folder, parts = content.environment.folder, path.absolute().parts
-        inside = parts[parts.index(folder) + 1 :] if folder in parts else ()
-        return Side(path, "baseline", kept, module="/".join(inside).removesuffix(".json"))
-    run = run_of_document(document, path)
-    found = {
-        (test.id, window.name): Kept(window, entry_of(window), window.machine)
-        for test in run.tests
-        for window in test.windows
-    }
-    return Side(path, "run", found)
-
-
-def sides(
-    arguments: argparse.Namespace,
-    files: Sequence[Path],
-    rank: str | None,
-    steps: str | None,
-    quiet: bool = False,
-    stage: str | None = None,
-) -> Side:
-    """Return what *files* hold: a profile or a baseline is one, of a run there may be several shards.
-
-    Raises TraceError, BaselineError and UsageError.
-    """
-    found = [side(arguments, path, rank, steps, quiet, stage) for path in files]
+    kinds: tuple[type[Opened], ...] = (Profiles, RunFile, BaselineFile)
+    found = [_side(opened(path, asked, *kinds), asked, by) for path in files]
     if len(found) == 1:
         return found[0]
     windows: dict[tuple[str, str], Kept] = {}
@@ -186,35 +149,40 @@ def sides(
     return replace(found[0], path=Path(", ".join(str(path) for path in files)), windows=windows)
 
 
-def document_of(path: Path) -> dict[str, Any] | None:
-    """Return the JSON of a run or a baseline; None for a file that is neither, and is taken for a profile."""
-    try:
-        with path.open("rb") as opened:
-            head = opened.read(_HEAD_BYTES)
-    except OSError:
-        return None  # the readers of profiles say what is wrong with it
-    if not head.lstrip().startswith(b"{") or not _SCHEMA.search(head):
-        return None
-    document = read_document(path, "JSON of a run")
-    if "times" in document:
-        calls = path.name.replace(".times.json", ".json")
-        raise UsageError(f"{path}: holds the times of baselines; name the file of their calls, {calls}")
-    return document if "tests" in document else None
+def _side(given: Opened, asked: Asked, by: By) -> Side:
+    if isinstance(given, Profiles):
+        return _of_profile(given, asked, by)
+    if isinstance(given, BaselineFile):
+        content = given.content
+        environment = EnvironmentJson.of(content.environment)
+        kept = {
+            (test, window): Kept(_numbers(window, environment, entry), entry)
+            for test, windows in content.tests.items()
+            for window, entry in windows.items()
+        }
+        folder, parts = content.environment.folder, given.path.absolute().parts
+        inside = parts[parts.index(folder) + 1 :] if folder in parts else ()
+        return Side(given.path, "baseline", kept, module="/".join(inside).removesuffix(".json"))
+    assert isinstance(given, RunFile)
+    found = {
+        (test.id, window.name): Kept(window, entry_of(window), window.machine)
+        for test in given.run.tests
+        for window in test.windows
+    }
+    return Side(given.path, "run", found)
 
 
-def _profile(
-    arguments: argparse.Namespace, path: Path, rank: str | None, steps: str | None, quiet: bool, stage: str | None
-) -> Side:
-    by_site = arguments.by == "site"
-    found, trace = reading.find_one(arguments, path, rank, steps, "diff", by_site, quiet, stage)
-    if by_site:
-        reading.check_sites(path, trace)
-    profile = trace.profile(by=arguments.by)
+def _of_profile(given: Profiles, asked: Asked, by: By) -> Side:
+    found, saved = given.one("diff")
+    if by == "site":
+        reading.check_sites(given.path, saved)
+    profile = saved.profile(by=by)
     run = run_of(profile, wall=False)
     numbers = WindowNumbers.of(BODY, profile)
     entry = WindowBaseline(counts_of(profile), {"": (run,)} if run else {}, facts=numbers.fact_ranges)
     kept = {("", BODY): Kept(numbers, entry)}
-    return Side(path, "profile", kept, trace.source, trace.is_cut, whole=whole_of(arguments, found, trace))
+    whole = whole_of(found, saved, asked)
+    return Side(given.path, "profile", kept, saved.source, saved.is_cut, whole=whole)
 
 
 def _numbers(window: str, environment: EnvironmentJson, entry: WindowBaseline) -> WindowNumbers:

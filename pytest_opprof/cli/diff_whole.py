@@ -5,17 +5,16 @@ The ops of a step may take what they took, and the step longer: the device waite
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..frameworks.files import formats
 from ..profile.saved import OUTSIDE, SavedProfile, op_of
-from ..report import listing
+from ..report.tables import NAME, RELATIVE, TIME, Column, Table
 from ..timeline.breakdown import breakdown
 from ..timeline.ranges import ranges
-from ..units import format_change, format_ns
+from ..units import format_ns
 from ..verdict import query
 from ..verdict.question import in_step_numbers
 from . import reading
@@ -24,9 +23,12 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "computing_ns": ("computing", "the device computed longer"),
     "communication_ns": ("communication, nothing computed", "communication took longer that nothing was computed in"),
     "copying_ns": ("copying, nothing else", "copies took longer"),
-    "not_asked_ns": ("idle: not asked", "the device was idle longer, as the host launched what came next later"),
-    "not_begun_ns": ("idle: not begun", "launched work began later"),
-    "unexplained_ns": ("idle: not explained", "the device was idle longer"),
+    "not_asked_ns": (
+        "idle: host had launched nothing",
+        "the device was idle longer, as the host launched what came next later",
+    ),
+    "not_begun_ns": ("idle: launched, not started", "launched work began later"),
+    "unexplained_ns": ("idle: unknown", "the device was idle longer"),
     "idle_ns": ("idle", "the device was idle longer"),
 }
 """Parts of the time of a step, how they are called, and what it means that one grew."""
@@ -45,7 +47,7 @@ class Whole:
     """ns of what the host did, by name: ranges of the program, and ops."""
 
 
-def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedProfile) -> Whole:
+def whole_of(found: formats.Found, saved: SavedProfile, asked: reading.Asked) -> Whole:
     """Return what a profile, or the fastest of its chosen steps, took."""
     step = ""
     if saved.step_ns:
@@ -61,7 +63,7 @@ def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedPr
     for record in saved.records:
         if record.host_ns is not None:
             on_host[f"host time of {op_of(record)}"] += record.host_ns
-    timeline = reading.timeline_if_told(arguments, found)
+    timeline = reading.timeline_if_told(found, asked)
     chosen = [step for step in saved.steps if step not in ("", OUTSIDE)]
     if timeline is not None and (timeline.has_steps or not chosen):
         rows = breakdown(timeline, chosen or None)
@@ -72,25 +74,18 @@ def whole_of(arguments: argparse.Namespace, found: formats.Found, saved: SavedPr
     return Whole(step, {name: ns for name, ns in times.items() if ns is not None}, on_host)
 
 
-def text(base: Whole, now: Whole, floor_ns: float, tolerance: float, style: str) -> Iterator[str]:
-    """Yield the table of both, and why the step takes longer if it does."""
+def table(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> Table | None:
+    """Return the times of both sides that both know, and of what the host did longer; None where there is nothing."""
     titles = {"wall": "wall time", **{name: _PARTS[name][0] for name in _IN_TABLE}}
     titles |= {"host": "host time of ops", "device": "device time of ops"}
     both = {name: (base.times[name], now.times[name]) for name in titles if name in base.times and name in now.times}
-    rows = [_cells(titles[name], *times) for name, times in both.items() if any(times)]
-    sides = {"base": base, "now": now}
-    header = ["", *(f"{name} (step {side.step})" if side.step else name for name, side in sides.items())]
-    grown = list(_grown(base, now, floor_ns, tolerance))
-    rows += [_cells(listing.short(name), base.on_host.get(name, 0), now.on_host.get(name, 0)) for name in grown]
-    if rows:
-        yield ""
-        yield from listing.tabulated([*header, "change"], rows, style).splitlines()
-    if why := reason(base, now, floor_ns, tolerance):
-        yield why
-
-
-def _cells(title: str, before: float, after: float) -> list[str]:
-    return [title, format_ns(before), format_ns(after), format_change(before, after)]
+    rows = [(titles[name], *times, times) for name, times in both.items() if any(times)]
+    for name in _grown(base, now, floor_ns, tolerance):
+        times = base.on_host.get(name, 0), now.on_host.get(name, 0)
+        rows.append((name, *times, times))
+    sides = [f"{name} (step {side.step})" if side.step else name for name, side in (("base", base), ("now", now))]
+    columns = [Column("", NAME), *(Column(side, TIME) for side in sides), Column("change", RELATIVE)]
+    return Table(columns, rows) if rows else None
 
 
 def _grown(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> Iterator[str]:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, unknown
 from ..escaping import terminal
-from ..report.listing import document, short
+from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, style_of
 from ..units import plural
+from .opened import BaselineFolder, opened
+from .reading import Asked
 
 if TYPE_CHECKING:
     from ..baselines.git_log import Commit
-    from ..baselines.history import History, OpHistory, Step
+    from ..baselines.history import History, OpHistory
 
 _WHAT = (
     "show what became of the calls in baselines, commit by commit, as git's log has them; changes that are not"
@@ -54,9 +56,7 @@ def _run(arguments: argparse.Namespace) -> bool:
         page.check_name(arguments.output, "-o")
         if arguments.format != "table" or arguments.top is not None:
             raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
-    folder: Path = arguments.dir
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}; name that of the baselines with --dir")
+    folder = opened(arguments.dir, Asked(), BaselineFolder).path
     commits = git_log.commits(folder)
     if not commits:
         raise UsageError(
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> bool:
             if op not in known:
                 raise unknown(op, known)
         ops = {name: [each for each in of if each.op in arguments.op] for name, of in ops.items()}
-    said = list(_said(found, folder, is_cut))
+    said = list(_said(found, folder, is_cut=is_cut))
     if arguments.format == "json":
         print(_json(found, ops, since, said))
         return False
@@ -113,7 +113,7 @@ def _tests(arguments: argparse.Namespace, found: History) -> set[str]:
     return chosen
 
 
-def _said(found: History, folder: Path, is_cut: bool) -> Iterator[str]:
+def _said(found: History, folder: Path, *, is_cut: bool) -> Iterator[str]:
     """Yield what a reader has to know of what is shown."""
     if is_cut:
         oldest = found.commits[0]
@@ -128,69 +128,96 @@ def _text(
     arguments: argparse.Namespace, found: History, environment: str, ops: Sequence[OpHistory], shown: Sequence[int]
 ) -> Iterator[str]:
     """Yield the lines about one environment."""
-    # Imported here: 20 ms that JSON does not pay.
-    from tabulate import tabulate
-
+    style = style_of("table")
     title = terminal(found.titles.get(environment, environment))
     if not shown:
         yield f"{title}: no commit changed its baselines since {arguments.since}"
         return
     days = list(dict.fromkeys([found.commits[shown[0]].day, found.commits[shown[-1]].day]))
     yield f"{title}: {plural(len(shown), 'commit')} of baselines, {' to '.join(days)}"
+    asked = [*arguments.op, *arguments.tests]
     if not ops:
-        yield f"no commit after the first changed the calls{_of(arguments)}"
+        of_asked = f" of {', '.join(map(terminal, asked))}" if asked else ""
+        yield f"no commit after the first changed the calls{of_asked}"
         return
-    arrives = any(op.arrived for op in ops)
-    headers = ["op", "calls", plural(len(shown), "commit"), "biggest step"]
-    headers += ["by tests that came or went"] if arrives else []
-    rows = []
     top = _TOP if arguments.top is None else arguments.top
-    for op in ops[:top]:
-        step = op.biggest
-        rows.append(
-            [
-                short(op.op),
-                f"{op.first} -> {op.now}",
-                _sparkline(op, shown),
-                _signed(step.calls or step.arrived),
-                *([_signed(op.arrived) if op.arrived else ""] if arrives else []),
-                f"{len(step.tests)}",
-                *_of_commit(found.commits[step.at]),
-            ]
-        )
-    yield from tabulate(
-        rows, headers=[*headers, "tests", "commit", "day", "subject"], disable_numparse=True, tablefmt="simple"
-    ).splitlines()
+    yield style.text(_ops(found, ops[:top], shown))
     if len(ops) > top:
         yield f"... and {len(ops) - top} more ops (--top {len(ops)} shows them)"
     for op in ops if arguments.op else ():
-        yield from ["", f"{terminal(op.op)}, each commit:"]
-        yield from tabulate(
-            [_of_step(op, step, found.commits[step.at]) for step in op.steps],
-            headers=["calls", "", "commit", "day", "subject", "tests"],
-            disable_numparse=True,
-            tablefmt="simple",
-        ).splitlines()
+        yield from ["", f"{terminal(op.op)}, each commit:", style.text(_steps(found, op))]
 
 
-def _of(arguments: argparse.Namespace) -> str:
-    asked = [*arguments.op, *arguments.tests]
-    return f" of {', '.join(map(terminal, asked))}" if asked else ""
+def _ops(found: History, ops: Sequence[OpHistory], shown: Sequence[int]) -> Table:
+    """Return the ops, each with its biggest step."""
+    arrives = any(op.arrived for op in ops)
+    columns = [
+        Column("op", NAME),
+        Column("calls", Kind(write=lambda calls: f"{calls[0]} -> {calls[1]}")),
+        Column(plural(len(shown), "commit")),
+        Column("biggest step", _SIGNED),
+        *([Column("by tests that came or went", _SIGNED_OR_NONE)] if arrives else []),
+        Column("tests", COUNT),
+        *_COMMIT,
+    ]
+    rows = [
+        [
+            op.op,
+            (op.first, op.now),
+            _sparkline(op, shown),
+            op.biggest.calls or op.biggest.arrived,
+            *([op.arrived or None] if arrives else []),
+            len(op.biggest.tests),
+            *_of_commit(found.commits[op.biggest.at]),
+        ]
+        for op in ops
+    ]
+    return Table(columns, rows)
+
+
+def _steps(found: History, op: OpHistory) -> Table:
+    """Return each commit that changed the calls of *op*."""
+    columns = [
+        Column("calls", COUNT),
+        Column("", _CHANGE),
+        *_COMMIT,
+        Column("tests", _TESTS),
+        Column(None, key="commit"),
+        Column(None, key="calls"),
+        Column(None, key="of_code"),
+        Column(None, key="of_tests_that_came_or_went"),
+        Column(None, key="tests"),
+    ]
+    rows = []
+    for step in op.steps:
+        commit, tests = found.commits[step.at], list(step.tests)
+        of_programs = [commit.name, op.totals[step.at], step.calls, step.arrived, tests]
+        changed = (step.calls, step.arrived)
+        rows.append([op.totals[step.at], changed, *_of_commit(commit), tests, *of_programs])
+    return Table(columns, rows)
 
 
 def _of_commit(commit: Commit) -> list[str]:
-    return [commit.name[:9], commit.day, short(commit.subject)]
+    return [commit.name[:9], commit.day, commit.subject]
 
 
-def _of_step(op: OpHistory, step: Step, commit: Commit) -> list[str]:
-    came = f"{_signed(step.arrived)} by tests that came or went" if step.arrived else ""
-    changed = ", ".join(filter(None, [_signed(step.calls) if step.calls or not came else "", came]))
-    first, others = terminal(step.tests[0]), len(step.tests) - 1
-    return [str(op.totals[step.at]), changed, *_of_commit(commit), first + (f" and {others} more" if others else "")]
+def _changed(calls: int, arrived: int) -> str:
+    came = f"{_signed(arrived)} by tests that came or went" if arrived else ""
+    return ", ".join(filter(None, [_signed(calls) if calls or not came else "", came]))
+
+
+def _first(tests: Sequence[str]) -> str:
+    return tests[0] + (f" and {len(tests) - 1} more" if len(tests) > 1 else "")
 
 
 def _signed(calls: int) -> str:
     return f"{calls:+d}" if calls else "0"
+
+
+_SIGNED, _SIGNED_OR_NONE = Kind(write=_signed), Kind(write=_signed, none="")
+_CHANGE = Kind(write=lambda pair: _changed(*pair), narrows="fold")
+_TESTS = Kind(write=_first, narrows="cut")
+_COMMIT = (Column("commit"), Column("day", COUNT), Column("subject", NAME))
 
 
 def _sparkline(op: OpHistory, shown: Sequence[int]) -> str:
@@ -218,33 +245,21 @@ def _can_print(text: str) -> bool:
 def _json(
     found: History, ops: Mapping[str, Sequence[OpHistory]], since: frozenset[str] | None, said: Sequence[str]
 ) -> str:
+    commits = [each for each in found.commits if since is None or each.name in since]
+    changed = [(environment, op) for environment, of in ops.items() for op in of]
     return document(
         {
             "remarks": list(said),
-            "commits": [
-                {"commit": each.name, "time": each.time_s, "subject": each.subject}
-                for each in found.commits
-                if since is None or each.name in since
-            ],
+            "commits": [{"commit": each.name, "time": each.time_s, "subject": each.subject} for each in commits],
             "ops": [
                 {
                     "environment": environment,
                     "op": op.op,
                     "first": op.first,
                     "now": op.now,
-                    "steps": [
-                        {
-                            "commit": found.commits[step.at].name,
-                            "calls": op.totals[step.at],
-                            "of_code": step.calls,
-                            "of_tests_that_came_or_went": step.arrived,
-                            "tests": list(step.tests),
-                        }
-                        for step in op.steps
-                    ],
+                    "steps": json(_steps(found, op)),
                 }
-                for environment, of in ops.items()
-                for op in of
+                for environment, op in changed
             ],
         }
     )

@@ -34,7 +34,7 @@ OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 for a finding, 2 for bad usage or input."""
+    """Run the command; return 0, 1 for a finding, 2 for bad usage or input, and of a step of git bisect its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names are in any script, terminals are not
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     try:
         with copied(arguments):
-            code = FINDING if arguments.run(arguments) else OK
+            code = int(arguments.run(arguments))  # True is a finding; a step of git bisect has codes of its own
         sys.stdout.flush()
     except OpprofError as error:
         print("\n".join(map(terminal, f"opprof: {error}".splitlines())), file=sys.stderr)

@@ -10,8 +10,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
 from ..escaping import terminal
@@ -25,7 +26,6 @@ from ..verdict.question import in_steps
 from .remote import Url, location
 
 if TYPE_CHECKING:
-    from ..results.run_result import RunResult
     from ..timeline.spans import Timeline
 
 MOST_MEMORY = 4 << 30
@@ -55,6 +55,36 @@ How = tuple[bool, bool, "Path | None"]
 """Whether in part, whether with sites, and the model."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which profiles of a path are wanted, and how to read them."""
+
+    source: str | None = None
+    """Its format, whatever it looks like."""
+    rank: str | None = None
+    steps: str | None = None
+    stage: str | None = None
+    partial: bool = False
+    model: Path | None = None
+    on: str | None = None
+    """The cluster whose workers read them."""
+    sites: bool = False
+    """Whether to read which lines asked for ops, too."""
+    quiet: bool = False
+    """Whether the command itself says the remarks."""
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, **given: Any) -> Asked:
+        """Return the options of the command line, *given* ones instead of them."""
+        named = {each.name: getattr(arguments, each.name) for each in fields(cls) if hasattr(arguments, each.name)}
+        return cls(**{**named, **given})
+
+    @property
+    def how(self) -> How:
+        """How to read a file."""
+        return self.partial, self.sites, self.model
+
+
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Add what says which profile to read, and how."""
     parser.add_argument("--source", metavar="FORMAT", help="read it as this format, whatever it looks like")
@@ -78,40 +108,27 @@ def add_on(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read(
-    arguments: argparse.Namespace,
-    path: Path | Url,
-    rank: str | None,
-    steps: str | None,
-    quiet: bool = False,
-    sites: bool = False,
-    stage: str | None = None,
-) -> list[tuple[formats.Found, SavedProfile]]:
-    """Read the profile, or with ``--rank all`` every one, in *path*; say its remarks on stderr unless *quiet*.
+def read(path: Path | Url, asked: Asked) -> tuple[list[tuple[formats.Found, SavedProfile]], list[str]]:
+    """Read the profile, or for ``--rank all`` every one, in *path*; return also what was left out, and why.
 
-    With ``--partial`` a rank of several that cannot be read is left out, and named on stderr (``arguments.left_out``).
-    With *sites*, read which lines asked for ops, too. *stage* is another stage of graphs than ``--stage`` has.
+    Only with ``--partial`` a rank of several that cannot be read is left out; it is named on stderr.
     """
-    if arguments.model and not sites:
-        raise UsageError(
-            f"--model {arguments.model}: a model tells only lines: show --by site, diff --by site, convert"
-        )
-    how = arguments.partial, sites, arguments.model
-    on, skips = getattr(arguments, "on", None), arguments.partial and rank == "all"
+    if asked.model and not asked.sites:
+        raise UsageError(f"--model {asked.model}: a model tells only lines: show --by site, diff --by site, convert")
+    skips = asked.partial and asked.rank == "all"
     empty: list[Place] = []
-    learn_names()  # of backends that are installed: what they mean is the same live and saved
+    learn_names()  # of backends that are installed: a name means the same live and saved
     read: list[SavedProfile | TraceError]
-    if on is not None or isinstance(path, Url):
-        found, read = _read_on(arguments, path, rank, how, stage)
+    if asked.on is not None or isinstance(path, Url):
+        found, read = _read_on(path, asked)
     else:
         with _guarded(path), _Progress(path) as progress:
-            place = Place(path, progress)
-            every = formats.find(place, arguments.source, stage or arguments.stage, empty if skips else None)
-            found = _chosen(every, path, rank)
+            every = formats.find(Place(path, progress), asked.source, asked.stage, empty if skips else None)
+            found = _chosen(every, path, asked.rank)
             in_turn = len(found) == 1 or usable_cores() == 1 or _size(found) < PARALLEL
-            read = [_readable(each, how, skips) for each in found] if in_turn else []
+            read = [_readable(each, asked.how, skips=skips) for each in found] if in_turn else []
         if not in_turn:
-            read = _read_in_parallel(found, how, skips)
+            read = _read_in_parallel(found, asked.how, skips=skips)
     for number, saved in enumerate(read):
         if not isinstance(saved, TraceError) and not saved.records:
             lost = "holds no op: nothing ran while it was recorded, or the recording was lost"
@@ -119,17 +136,18 @@ def read(
     wrong = [each for each in read if isinstance(each, TraceError)]
     if wrong and (not skips or len(wrong) == len(read)):
         raise wrong[0]
-    arguments.left_out = [*(f"{each}: is empty" for each in empty), *map(str, wrong)]
-    for why in arguments.left_out:
+    left_out = [*(f"{each}: is empty" for each in empty), *map(str, wrong)]
+    for why in left_out:
         print(f"opprof: left out: {terminal(why)}", file=sys.stderr)
     profiles = [(each, saved) for each, saved in zip(found, read) if not isinstance(saved, TraceError)]
-    for each, saved in () if quiet else profiles:
+    for each, saved in () if asked.quiet else profiles:
         for remark in remarks(saved):
             say(each, remark)
-    return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in profiles]
+    steps = asked.steps
+    return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in profiles], left_out
 
 
-def _readable(found: formats.Found, how: How, skips: bool) -> SavedProfile | TraceError:
+def _readable(found: formats.Found, how: How, *, skips: bool) -> SavedProfile | TraceError:
     """Read a profile; return what is wrong with it where that keeps no other from being shown, else raise it."""
     try:
         return formats.read(found, *how)
@@ -139,26 +157,25 @@ def _readable(found: formats.Found, how: How, skips: bool) -> SavedProfile | Tra
         return error
 
 
-def _read_on(
-    arguments: argparse.Namespace, path: Path | Url, rank: str | None, how: How, stage: str | None
-) -> tuple[list[formats.Found], list[SavedProfile | TraceError]]:
-    """Let a cluster read what *path* holds. Raises UsageError and TraceError."""
+def _read_on(path: Path | Url, asked: Asked) -> tuple[list[formats.Found], list[SavedProfile | TraceError]]:
+    """Let a cluster read the profiles in *path*. Raises UsageError and TraceError."""
     # Imported here: without --on nobody needs it.
     from . import dask_cluster
 
-    dask_cluster.check(arguments.on)
+    on = asked.on or ""
+    dask_cluster.check(on)
     if isinstance(path, Url):
-        if stage or arguments.stage or arguments.model:
-            raise UsageError(f"--on {arguments.on}: of a URL, takes neither --stage nor --model")
-        of_files = dask_cluster.read_urls(arguments.on, path, arguments.source, rank, how)
-        found = _chosen([each for each, _ in of_files], path, rank)
+        if asked.stage or asked.model:
+            raise UsageError(f"--on {on}: of a URL, takes neither --stage nor --model")
+        of_files = dask_cluster.read_urls(on, path, asked.source, asked.rank, asked.how)
+        found = _chosen([each for each, _ in of_files], path, asked.rank)
         return found, [next(saved for each, saved in of_files if each is chosen) for chosen in found]
     with _guarded(path):
-        found = _chosen(formats.find(Place(path), arguments.source, stage or arguments.stage), path, rank)
-    return found, dask_cluster.read(arguments.on, found, how)
+        found = _chosen(formats.find(Place(path), asked.source, asked.stage), path, asked.rank)
+    return found, dask_cluster.read(on, found, asked.how)
 
 
-def _read_in_parallel(found: Sequence[formats.Found], how: How, skips: bool = False) -> list[SavedProfile | TraceError]:
+def _read_in_parallel(found: Sequence[formats.Found], how: How, *, skips: bool) -> list[SavedProfile | TraceError]:
     """Read profiles in a process for each core; say on a terminal how many were read.
 
     What comes back is small: of 10**6 events 0.4 MB, pickled and unpickled in 20 ms where reading takes 1.9 s.
@@ -246,26 +263,26 @@ def _size(found: Sequence[formats.Found]) -> int:
     return sum(each.stat().st_size * (_INFLATES if each.suffix == ".gz" else 1) for each in files)
 
 
-def timeline(arguments: argparse.Namespace, found: formats.Found) -> Timeline:
+def timeline(found: formats.Found, asked: Asked) -> Timeline:
     """Read when everything in a profile ran. Raises UsageError for a format that does not tell."""
-    timeline = timeline_if_told(arguments, found)
+    timeline = timeline_if_told(found, asked)
     if timeline is None:
         raise UsageError(f"{found}: {formats.module(found.format).TITLE}: {NO_TIMES}{_WITH_TIMES}")
     return timeline
 
 
-def timeline_if_told(arguments: argparse.Namespace, found: formats.Found) -> Timeline | None:
+def timeline_if_told(found: formats.Found, asked: Asked) -> Timeline | None:
     """Read when everything in a profile ran; None where the format does not tell."""
-    if getattr(arguments, "on", None) and not found.place.path.exists():
+    if asked.on and not found.place.path.exists():
         raise UsageError(f"{found}: when everything ran is read on this machine: leave out --on")
     with _guarded(found.place.path):
-        return formats.timeline(found, arguments.partial)
+        return formats.timeline(found, asked.partial)
 
 
-def check_steps(arguments: argparse.Namespace, found: formats.Found, timeline: Timeline) -> None:
+def check_steps(found: formats.Found, steps: str | None, timeline: Timeline) -> None:
     """Raise UsageError where steps are asked for, and nobody knows when they began."""
-    if arguments.steps and not timeline.has_steps:
-        raise UsageError(f"{found}: --steps {arguments.steps}: it has steps, but does not tell when they began")
+    if steps and not timeline.has_steps:
+        raise UsageError(f"{found}: --steps {steps}: it has steps, but does not tell when they began")
 
 
 @contextmanager
@@ -305,18 +322,6 @@ def _bounded(path: Path) -> Iterator[None]:
         setrlimit(RLIMIT_AS, (soft, hard))
 
 
-def run(path: Path) -> RunResult:
-    """Read the JSON of a run. Raises BaselineError, and UsageError for one that lacks what its findings are of."""
-    # Imported here: to read a profile needs neither.
-    from ..results.document import read_document
-    from ..results.run_result import run_of_document
-
-    document = read_document(path, "JSON of a run")
-    if "environment" in document:
-        raise UsageError(f"{path}: holds baselines; name what pytest --opprof --opprof-json=FILE wrote")
-    return run_of_document(document, path)
-
-
 def remarks(saved: SavedProfile) -> list[str]:
     """Return what the user should know of a profile."""
     return [*saved.remarks, *query.untimed(saved)]
@@ -351,23 +356,6 @@ def _chosen(found: Sequence[formats.Found], path: Path | Url, rank: str | None) 
 def _names(found: Sequence[formats.Found], most: int = 20) -> str:
     lines = [f"\n  {terminal(str(each))}" for each in found[:most]]
     return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
-
-
-def find_one(
-    arguments: argparse.Namespace,
-    path: Path,
-    rank: str | None,
-    steps: str | None,
-    command: str,
-    sites: bool = False,
-    quiet: bool = False,
-    stage: str | None = None,
-) -> tuple[formats.Found, SavedProfile]:
-    """Read the one profile that *command* takes; return also which it is."""
-    profiles = read(arguments, path, rank, steps, quiet, sites, stage)
-    if len(profiles) > 1:
-        raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
-    return profiles[0]
 
 
 class _Progress:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from . import reading
+from .opened import RunFile, opened
+from .reading import Asked
 from .remote import location
 
 
@@ -25,6 +26,6 @@ def _run(arguments: argparse.Namespace) -> bool:
     from ..results.merging import merged
 
     page.check_name(arguments.output, "-o")
-    run = merged([reading.run(path) for path in arguments.runs])
+    run = merged([opened(path, Asked(), RunFile).run for path in arguments.runs])
     page.write(arguments.output, run_page.html(run), "-o")
     return False

@@ -14,6 +14,7 @@ from ..escaping import terminal
 from ..frameworks.files import formats
 from ..profile.saved import SavedProfile
 from ..report import spread as report
+from ..report.tables import style_of
 from ..verdict.question import Side
 from ..verdict.spread import spread
 from . import reading
@@ -32,7 +33,7 @@ def answer(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: ar
     ranks = _names([each for each, _ in profiles], arguments.file)
     if arguments.format == "json":
         return report.plain(found, ranks, side)
-    return "\n".join(report.text(found, ranks, side, arguments.top, arguments.format))
+    return "\n".join(report.text(found, ranks, side, arguments.top, style_of(arguments.format)))
 
 
 def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argparse.Namespace) -> str:

@@ -1,44 +1,44 @@
-"""``opprof show --breakdown`` and ``--ranges``: what follows from when everything in a profile ran."""
+"""``opprof show --breakdown`` and ``--ranges``: where the time of a step went, from when everything ran."""
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from ..errors import UsageError
-from ..escaping import writer
 from ..frameworks.files import formats
 from ..profile.saved import OUTSIDE, SavedProfile
-from ..report import listing
+from ..report.tables import COUNT, NAME, TIME, Column, Kind, Table, json, style_of
 from ..timeline.breakdown import Breakdown, added, breakdown
 from ..timeline.ranges import RangeTimes, ranges
-from ..timeline.spans import Kind
+from ..timeline.spans import Kind as SpanKind
 from ..units import format_ns, format_share
-from . import reading
+from . import reading, show_ops
 
-_CAUSES = {
-    "not_asked_ns": "idle: not asked",
-    "not_begun_ns": "idle: not begun",
-    "unexplained_ns": "idle: not explained",
-}
-_COLUMNS = {
+_PARTS = {
     "total_ns": "total",
     "computing_ns": "computing",
     "communication_ns": "communication",
     "copying_ns": "copying",
     "idle_ns": "idle",
     "overlapped_ns": "overlapped",
+    "not_asked_ns": "idle: host had launched nothing",
+    "not_begun_ns": "idle: launched, not started",
+    "unexplained_ns": "idle: unknown",
 }
+_CAUSES = ("not_asked_ns", "not_begun_ns", "unexplained_ns")
+"""Parts of the idle time: only shown where a row has some of it."""
 _RANGE_COLUMNS = {
-    "total_ns": "time",
-    "ops": "ops",
-    "op_ns": "time in ops",
-    "device_ns": "device time launched",
-    "idle_ns": "device idle",
+    "total_ns": Column("time", TIME),
+    "ops": Column("ops", COUNT),
+    "op_ns": Column("time in ops", TIME),
+    "device_ns": Column("device time launched", TIME),
+    "idle_ns": Column("device idle", TIME),
 }
+_PART = Kind(write=lambda part: _with_share(*part))
+"""Of a part of a step: its time, and the whole of which it is a part."""
 
 
 def add(lists: Any) -> None:
@@ -56,30 +56,79 @@ def add(lists: Any) -> None:
 
 
 def answer(
-    found: formats.Found,
-    saved: SavedProfile,
-    arguments: argparse.Namespace,
-    pattern: re.Pattern[str] | None,
-    whose: Mapping[str, object],
+    found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace, whose: Mapping[str, object]
 ) -> Any:
-    """Return what is to be printed of one profile: text, or the JSON object. Raises UsageError."""
-    timeline = reading.timeline(arguments, found)
-    reading.check_steps(arguments, found, timeline)
-    # Labels of steps that the profile has: of iterations without a file there are times, and nothing else.
+    """Return the answer of one profile: text for people, an object for JSON, a table for CSV. Raises UsageError."""
+    timeline = reading.timeline(found, reading.Asked.of(arguments))
+    reading.check_steps(found, arguments.steps, timeline)
+    # Labels of steps in the profile: of an iteration without a file there are times, and nothing else.
     steps = [step for step in saved.steps if step not in ("", OUTSIDE)] or None
     if arguments.breakdown:
         # Where there are too many steps for records, the profile is shown as one step.
-        spans = timeline if steps else (span for span in timeline if span.kind is not Kind.STEP)
+        spans = timeline if steps else (span for span in timeline if span.kind is not SpanKind.STEP)
         rows = breakdown(spans, steps)
         if not rows:
             raise UsageError(f"{found}: no device worked in this recording, so there is no time to break down")
-        return _breakdown(found, saved, rows, arguments, whose)
+        if arguments.format == "json":
+            totals = [asdict(added(each)) for each in _by_device(rows).values()]
+            return {**whose, "source": saved.source, "breakdown": json(_exact(rows)), "totals": totals}
+        return [_exact(rows).of(whose)] if arguments.format == "csv" else _breakdown(found, saved, rows, arguments)
     marked = ranges(timeline, steps if arguments.steps else None)
-    if pattern is not None:
+    if (pattern := show_ops.pattern(arguments.name)) is not None:
         marked = [row for row in marked if pattern.search(row.name)]
     if not marked:
         raise UsageError(f"{found}: {_no_ranges(arguments)}")
-    return _ranges(found, saved, marked[: arguments.top] if arguments.top else marked, arguments, whose)
+    marked = marked[: arguments.top] if arguments.top else marked
+    if arguments.format == "json":
+        return {**whose, "source": saved.source, "ranges": json(_exact(marked))}
+    if arguments.format == "csv":
+        return [_exact(marked).of(whose)]
+    known = [name for name in _RANGE_COLUMNS if any(getattr(row, name) is not None for row in marked)]
+    columns = [Column("range", NAME), Column("calls", COUNT), *(_RANGE_COLUMNS[name] for name in known)]
+    cells = [[row.name, row.calls, *(getattr(row, name) for name in known)] for row in marked]
+    return _titled(found, saved, arguments, "", Table(columns, cells))
+
+
+def _exact(rows: Sequence[Breakdown] | Sequence[RangeTimes]) -> Table:
+    """Return all that is known of *rows*, for programs."""
+    return Table([Column(None, key=each.name) for each in fields(rows[0])], [[*asdict(row).values()] for row in rows])
+
+
+def _by_device(rows: Sequence[Breakdown]) -> dict[str, list[Breakdown]]:
+    found: dict[str, list[Breakdown]] = {}
+    for row in rows:
+        found.setdefault(row.device, []).append(row)
+    return found
+
+
+def _breakdown(
+    found: formats.Found, saved: SavedProfile, rows: Sequence[Breakdown], arguments: argparse.Namespace
+) -> str:
+    devices = _by_device(rows)
+    shown = [row for each in devices.values() for row in (*each, *([added(each)] if len(each) > 1 else []))]
+    keys = (["device"] if len(devices) > 1 else []) + (["step"] if any(row.step for row in shown) else [])
+    parts = [name for name in _PARTS if name not in _CAUSES or any(getattr(row, name) for row in shown)]
+    columns = [Column(key, NAME) for key in keys]
+    columns += [Column(_PARTS[name], TIME if name == "total_ns" else _PART) for name in parts]
+    cells = [[*(getattr(row, key) for key in keys), *(_part(row, name) for name in parts)] for row in shown]
+    device = f"device: {next(iter(devices))}" if len(devices) == 1 else ""
+    return _titled(found, saved, arguments, device, Table(columns, cells))
+
+
+def _part(row: Breakdown, name: str) -> Any:
+    ns = getattr(row, name)
+    return ns if ns is None or name == "total_ns" else (ns, row.total_ns)
+
+
+def _with_share(ns: float, total_ns: float) -> str:
+    return format_ns(ns) + (f" ({format_share(ns / total_ns, 2)})" if ns and total_ns else "")
+
+
+def _titled(found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace, of: str, table: Table) -> str:
+    style = style_of(arguments.format)
+    title = [str(found)] if arguments.rank == "all" else []
+    lines = [*title, f"{saved.source}  [{saved.environment}]", *([of] if of else [])]
+    return "\n".join([*map(style.write, lines), "", style.text(table)])
 
 
 def _no_ranges(arguments: argparse.Namespace) -> str:
@@ -87,71 +136,3 @@ def _no_ranges(arguments: argparse.Namespace) -> str:
         return f"--name {arguments.name!r}: no range has such a name; opprof show --ranges -t 0 lists them"
     how = "torch.profiler.record_function(NAME), or for Nsight Systems by nvtx.annotate(NAME)"
     return f"the program marked no range while this was recorded. Ranges are made by {how}"
-
-
-def _breakdown(
-    found: formats.Found,
-    saved: SavedProfile,
-    rows: Sequence[Breakdown],
-    arguments: argparse.Namespace,
-    whose: Mapping[str, object],
-) -> Any:
-    devices = list(dict.fromkeys(row.device for row in rows))
-    by_device = [[row for row in rows if row.device == device] for device in devices]
-    totals = [added(each) for each in by_device]
-    if arguments.format == "json":
-        plain = {"breakdown": [asdict(row) for row in rows], "totals": [asdict(row) for row in totals]}
-        return {**whose, "source": saved.source, **plain}
-    if arguments.format == "csv":
-        cells = [[*whose.values(), *asdict(row).values()] for row in rows]
-        return listing.csv_of([*whose, *asdict(rows[0])], cells)
-    shown = [row for each, total in zip(by_device, totals) for row in (*each, *([total] if len(each) > 1 else []))]
-    names = [*_COLUMNS.items(), *(pair for pair in _CAUSES.items() if any(getattr(row, pair[0]) for row in shown))]
-    keys = ["device"] if len(devices) > 1 else []
-    keys += ["step"] if any(row.step for row in shown) else []
-    header = [*keys, *(title for _, title in names)]
-    table = [
-        [
-            *(listing.short(getattr(row, key)) for key in keys),
-            *(_share(getattr(row, name), row.total_ns, name == "total_ns") for name, _ in names),
-        ]
-        for row in shown
-    ]
-    text = [*_title(found, whose), f"{saved.source}  [{saved.environment}]"]
-    text += [f"device: {devices[0]}"] if len(devices) == 1 else []
-    return "\n".join([*map(writer(arguments.format), text), "", listing.tabulated(header, table, arguments.format)])
-
-
-def _share(ns: int | None, total_ns: int, is_total: bool) -> str:
-    if ns is None:
-        return "-"
-    return format_ns(ns) + (f" ({format_share(ns / total_ns, 2)})" if ns and total_ns and not is_total else "")
-
-
-def _ranges(
-    found: formats.Found,
-    saved: SavedProfile,
-    rows: Sequence[RangeTimes],
-    arguments: argparse.Namespace,
-    whose: Mapping[str, object],
-) -> Any:
-    if arguments.format == "json":
-        return {**whose, "source": saved.source, "ranges": [asdict(row) for row in rows]}
-    if arguments.format == "csv":
-        return listing.csv_of([*whose, *asdict(rows[0])], [[*whose.values(), *asdict(row).values()] for row in rows])
-    names = [pair for pair in _RANGE_COLUMNS.items() if any(getattr(row, pair[0]) is not None for row in rows)]
-    table = [
-        [
-            listing.short(row.name),
-            str(row.calls),
-            *(str(row.ops) if name == "ops" else _share(getattr(row, name), 0, True) for name, _ in names),
-        ]
-        for row in rows
-    ]
-    header = ["range", "calls", *(title for _, title in names)]
-    text = [*_title(found, whose), f"{saved.source}  [{saved.environment}]"]
-    return "\n".join([*map(writer(arguments.format), text), "", listing.tabulated(header, table, arguments.format)])
-
-
-def _title(found: formats.Found, whose: Mapping[str, object]) -> list[str]:
-    return [str(found)] if whose else []

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from . import reading
+from .opened import RunFile, opened
+from .reading import Asked
 from .remote import location
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     most_bytes = arguments.max_bytes
     if most_bytes is not None and (arguments.format != "markdown" or most_bytes < LEAST_BYTES):
         raise UsageError(f"--max-bytes {most_bytes}: wants --format markdown, and at least {LEAST_BYTES}")
-    run = merged([reading.run(path) for path in arguments.runs])
+    run = merged([opened(path, Asked(), RunFile).run for path in arguments.runs])
     write: dict[str, Callable[[RunResult], str]] = {
         "markdown": partial(markdown.markdown, most_bytes=most_bytes or markdown.MOST_BYTES),
         "code-quality": exports.code_quality,

@@ -23,6 +23,8 @@ from ..frameworks.files.place import Place
 from ..machine.scratch import scratch
 from ..timeline.chrome import BEGINNING
 from . import convert, reading
+from .opened import Profiles, opened
+from .reading import Asked
 from .remote import location
 
 _HOST, _PORT = "127.0.0.1", 9001
@@ -56,13 +58,13 @@ def _run(arguments: argparse.Namespace) -> bool:
         found, path = formats.Found("", Place(arguments.file)), arguments.file
         asked = (arguments.source, arguments.rank, arguments.steps, arguments.stage, arguments.partial, arguments.model)
         if any(asked) or not found.place.head.startswith(BEGINNING.encode()):
-            found, saved = reading.find_one(arguments, path, arguments.rank, arguments.steps, "open")
+            found, saved = opened(path, Asked.of(arguments), Profiles).one("open")
             path = found.place.path
             in_part = found.place.is_folder or arguments.steps or arguments.partial
             if in_part or found.format not in _CHROME_TRACES:
                 path = Path(folder, "trace.json")
                 with path.open("w", encoding="utf-8") as file:
-                    file.writelines(convert.chrome_trace(arguments, found, saved))
+                    file.writelines(convert.chrome_trace(Asked.of(arguments), found, saved))
         server.serve_trace(path, found)
         trace = f"http://{_HOST}:{server.server_port}{server.path}"
         url = f"{_UI}/#!/?url={trace}"

@@ -1,4 +1,4 @@
-"""What becomes of a test: the record that is kept of it, and why it fails if it does."""
+"""Conclude a test: the record to keep, and the failure message, if any."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from msgspec import structs
 from ..machine.children import NOT_SEEN
 from ..machine.identity import machine
 from ..measure.plan import Settings, TestPlan
-from ..report.failure import cause, failure
+from ..report.colours import TextLine
+from ..report.failure import Shown, cause, failure
 from ..report.op_table import kernels, table
+from ..report.tables import Style
 from ..results.judged_window import JudgedWindow
 from ..results.run_result import TestRecord, status
 from ..results.test_id import command
@@ -31,13 +33,14 @@ def concluded(
     broken: Mapping[str, str] | None = None,
     parallel: bool = False,
     recorded: bool = True,
-) -> tuple[TestRecord, str, str]:
-    """Return the record of *test*, the message it fails with, empty if it passes, and that in a few words.
+) -> tuple[TestRecord, list[TextLine], str]:
+    """Return the record of *test*, its failure message (empty if it passes), and the cause in a few words.
 
-    *broken* are the windows without numbers, and why; *recorded*: whether a baseline can be recorded to keep what it
-    did. With --opprof-report-only the record has the message, and the test passes.
+    *broken* are the windows without numbers, and why; *recorded*: whether a baseline of it can be recorded. With
+    --opprof-report-only the record has the message, and the test passes.
     """
     by_title = {titled(test, window.name): window for window in windows}
+    style = Style(width=settings.width)
     record = TestRecord(
         id=test,
         status=status(windows) if windows else "not measured",
@@ -49,11 +52,11 @@ def concluded(
             **{title: _NARROW for title, window in by_title.items() if _is_too_narrow(window, plan, settings)},
             **{titled(test, name): f"not judged, the window {why}" for name, why in (broken or {}).items()},
         },
-        table=[line for window in windows for line in _tables(window, plan.top)] if verbosity > 1 else [],
+        table=[line for window in windows for line in _tables(window, plan.top, style)] if verbosity > 1 else [],
     )
     message, why = _failure(test, by_title, plan, settings, verbosity, recorded)
     if settings.report_only:
-        return structs.replace(record, reported=message), "", ""
+        return structs.replace(record, reported="\n".join(line.text for line in message)), [], ""
     return record, message, why
 
 
@@ -64,27 +67,30 @@ def _failure(
     settings: Settings,
     verbosity: int,
     recorded: bool,
-) -> tuple[str, str]:
-    """Return the message that *test* fails with, and its cause in a few words; both empty if it passes."""
+) -> tuple[list[TextLine], str]:
+    """Return the failure message of *test* and its cause in a few words; both empty if it passes."""
     windows = list(by_title.values())
     counts_only_here = settings.python and any(window.numbers.python for window in windows)
     flags = "--opprof-update --opprof-python" if counts_only_here else "--opprof-update"
     update = command(test, flags, settings.rank)
     if any(window.findings for window in windows):
-        return failure(test, windows, plan.top, verbosity > 0, update if recorded else ""), cause(windows)
+        shown = Shown(top=plan.top, every_op=verbosity > 0, style=Style(width=settings.width))
+        return failure(test, windows, update if recorded else "", shown), cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
-        return f"{missing}: record it with {command(test, '--opprof-update-new', settings.rank)}", "no baseline"
+        record = command(test, "--opprof-update-new", settings.rank)
+        return [TextLine(f"{missing}: record it with {record}")], "no baseline"
     for title, window in by_title.items():
         if settings.strict and NOT_SEEN in window.numbers.remarks:
-            return f"{title}: {NOT_SEEN}: --opprof-strict wants all of them seen", "other processes"
+            return [TextLine(f"{title}: {NOT_SEEN}: --opprof-strict wants all of them seen")], "other processes"
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
-            return f"times of {title} not judged, {window.untimed}: {advice}", "times not judged"
-    return "", ""
+            return [TextLine(f"times of {title} not judged, {window.untimed}: {advice}")], "times not judged"
+    return [], ""
 
 
-def _tables(window: JudgedWindow, top: int) -> list[str]:
-    return [*table(window, 0, True), *kernels(window.numbers.kernels or (), top)]
+def _tables(window: JudgedWindow, top: int, style: Style) -> list[str]:
+    lines = [*table(window, 0, every_op=True, style=style), *kernels(window.numbers.kernels or (), top, style)]
+    return [line.text for line in lines]
 
 
 _NARROW = (
@@ -98,7 +104,7 @@ def _is_too_narrow(window: JudgedWindow, plan: TestPlan, settings: Settings) -> 
 
 
 def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str:
-    """Return what to do about times without a verdict; empty where they pass with a warning."""
+    """Return the remedy for times without a verdict; empty if they pass with a warning."""
     noisy = window.verdict is Verdict.NOISY
     if noisy and settings.noise == "fail":
         return "measure when it is quiet, or let it pass with --opprof-noise=warn"
@@ -108,7 +114,7 @@ def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str
 
 
 def defect(what: str, error: Exception) -> str:
-    """Return in a line what went wrong in this plugin, which is no matter of the test: *what* was not done for it."""
+    """Return one line about a defect of this plugin; *what* names the step that it prevented."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
     return f"{what}, by a defect of pytest-opprof: {type(error).__name__}: {error} ({where})"

@@ -82,9 +82,9 @@ def by_op(run: RunResult) -> list[OpChange]:
     for test in run.tests:
         windows = sorted(test.windows, key=lambda window: window.name != BODY)
         body = next((window for window in windows if window.name == BODY), None)
-        in_body = {(op, is_worse) for op, is_worse, *_ in _changes(body, test.id in failing)} if body else set()
+        in_body = {(op, is_worse) for op, is_worse, *_ in _changes(body, fails=test.id in failing)} if body else set()
         for window in windows:
-            for op, is_worse, what, row, line in _changes(window, test.id in failing):
+            for op, is_worse, what, row, line in _changes(window, fails=test.id in failing):
                 if window is not body and (op, is_worse) in in_body:
                     continue
                 change = found.setdefault((line or op, is_worse), OpChange(named(op), is_worse))
@@ -105,7 +105,10 @@ def _most(change: OpChange) -> tuple[bool, int, int, int, str]:
     return not change.is_worse, -abs(change.calls), -abs(change.change_ns), -len(change.tests), change.op
 
 
-def _changes(window: WindowResult, fails: bool) -> Iterator[tuple[str, bool, str, RowResult | None, SourceLine | None]]:
+_Changed = tuple[str, bool, str, "RowResult | None", "SourceLine | None"]
+
+
+def _changes(window: WindowResult, *, fails: bool) -> Iterator[_Changed]:
     """Yield the op, whether it is worse, what became of it and its row; of an op, what is worse once.
 
     Last the line that asks for more of it, where it is one of several ops of a finding.

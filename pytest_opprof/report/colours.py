@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Iterable
-from typing import Literal, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from typing import Literal, NamedTuple, Protocol
 
-from ..verdict.quantities import words
+from ..escaping import terminal
+from ..verdict.verdicts import Sense
 
-Colour = Literal["bold", "red", "green", "cyan"]
-_WORSE = {"over budget", *words(worse=True)}
-_BETTER = words(worse=False)
-_FINDING = re.compile(r"  [^ (]| +\+\d")
-"""What fails the test, below its headline; a line of the program that asks for more."""
-_CODES: dict[Colour, int] = {"bold": 1, "red": 31, "green": 32, "cyan": 36}
+Tone = Sense | Literal["title", "command"]
+_COLOURS: Mapping[Tone, tuple[str, int]] = {
+    "title": ("bold", 1),
+    "worse": ("red", 31),
+    "better": ("green", 32),
+    "command": ("cyan", 36),
+}
+"""What pytest calls each colour, and its code."""
+
+
+class TextLine(NamedTuple):
+    """A line for people, with what it says: something worse or better than before, a title or a command."""
+
+    text: str
+    tone: Tone = "neither"
 
 
 class Writer(Protocol):
@@ -25,31 +35,23 @@ class Writer(Protocol):
         """Write a line."""
 
 
-def colour(line: str) -> Colour | None:
-    """Return the colour of a line of `failure`.
-
-    >>> colour("  Cast: 3 calls (baseline: 2)"), colour("Cast    3 -> 2    7.91 us    fewer calls")
-    ('red', 'green')
-    """
-    if line.startswith(("op budget exceeded: ", "op regression: ", "where ")):
-        return "bold"
-    if line.startswith("to accept this change: "):
-        return "cyan"
-    verdicts = set(line.rpartition("  ")[2].split(", "))
-    if _FINDING.match(line) or verdicts & _WORSE:
-        return "red"
-    return "green" if verdicts & _BETTER else None
+def toned(lines: Sequence[str], tones: Sequence[Tone]) -> list[TextLine]:
+    """Return *lines* with what they say, which travels beside them; a line without a tone says neither."""
+    every: Iterator[Tone] = chain(tones, repeat("neither"))
+    return [TextLine(text, tone) for text, tone in zip(lines, every)]
 
 
-def write(writer: Writer, lines: Iterable[str]) -> None:
-    """Write the lines of a message in their colours."""
-    for line in lines:
-        found = colour(line)
-        writer.line(line, **({found: True} if found else {}))
+def write(writer: Writer, lines: Iterable[TextLine]) -> None:
+    """Write lines in the colours of what they say."""
+    for text, tone in lines:
+        writer.line(text, **({_COLOURS[tone][0]: True} if tone in _COLOURS else {}))
 
 
-def painted(line: str) -> str:
-    """Return *line* as standard output has it: in colour on a terminal, as NO_COLOR and FORCE_COLOR say elsewhere."""
-    wanted = "FORCE_COLOR" in os.environ or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
-    found = colour(line) if wanted and not os.environ.get("NO_COLOR") else None
-    return f"\x1b[{_CODES[found]}m{line}\x1b[0m" if found else line
+def show(lines: Iterable[TextLine]) -> None:
+    """Print lines, in colour on a terminal; NO_COLOR and FORCE_COLOR decide elsewhere."""
+    forced = "FORCE_COLOR" in os.environ
+    wanted = forced or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
+    coloured = wanted and not os.environ.get("NO_COLOR")
+    for text, tone in lines:
+        safe = terminal(text)
+        print(f"\x1b[{_COLOURS[tone][1]}m{safe}\x1b[0m" if coloured and tone in _COLOURS else safe)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from ..escaping import terminal, writer
+from ..escaping import terminal
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import open_trace, titled
+from .colours import TextLine
 from .op_table import ranks_table, table
+from .tables import PLAIN, Style
 from .where import where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
@@ -16,43 +19,48 @@ _RAISE = "raise the limit in its op_budget mark"
 _CAUSES = 3
 
 
-def failure(
-    test: str,
-    windows: Sequence[JudgedWindow],
-    top: int,
-    every_op: bool,
-    accept: str,
-    more: str = "-v shows them",
-    style: str = "simple",
-) -> str:
-    """Return the message of a failing test: what broke, then the table of each window that did.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How much of a failing window the message shows, and how."""
 
-    *top* ops are shown beside those that broke something, or *every_op*; *accept* is the command that takes the new
-    state as the baseline, empty for a profile that was not measured here.
+    top: int = 5
+    """Ops beside those that fail the test."""
+    every_op: bool = False
+    more: str = "-v shows them"
+    """How to see the ops that are left out."""
+    style: Style = PLAIN
+
+
+def failure(test: str, windows: Sequence[JudgedWindow], accept: str, shown: Shown) -> list[TextLine]:
+    """Return the message of a failing test: its findings, then the table of each window that has some.
+
+    *accept* is the command that takes the new state as the baseline, empty for a profile that was not measured here.
     """
-    broken = [window for window in windows if window.findings]
-    write = writer(style)
-    lines = []
+    broken, style = [window for window in windows if window.findings], shown.style
+    lines: list[TextLine] = []
     for window in broken:
         what = "op budget exceeded" if window.budget else "op regression" if window.regressions else "ranks differ"
-        lines.append(write(f"{what}: {titled(test, window.name)}  [{window.environment}]"))
-        lines += [write(f"  {finding}") for finding in window.told]
-        lines += [write(f"  ({window.looked})")] if window.looked else []
+        lines.append(TextLine(style.write(f"{what}: {titled(test, window.name)}  [{window.environment}]"), "title"))
+        lines += [TextLine(style.write(f"  {each}"), "neither" if each.adds else "worse") for each in window.told]
+        lines += [TextLine(style.write(f"  ({window.looked})"))] if window.looked else []
         if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
-            lines.append(f"  ({_COLD})")
+            lines.append(TextLine(f"  ({_COLD})"))
     for window in broken:
-        lines += ["", *ranks_table(window.ranks_differ, style)] if window.ranks_differ else []
-        lines += ["", *table(window, top, every_op, style, more), *map(write, where(window, every_op, more))]
+        lines += [TextLine(""), *style.lines(ranks_table(window.ranks_differ))] if window.ranks_differ else []
+        lines += [TextLine(""), *table(window, shown.top, every_op=shown.every_op, style=style, more=shown.more)]
+        asked = where(window, every_line=shown.every_op, more=shown.more)
+        lines += [TextLine(style.write(text), tone) for text, tone in asked]
         lacks = f" (not in it: {window.trace_lacks})" if window.trace_lacks else ""
         if window.trace:
-            lines += ["", write(f"timeline: {open_trace(window.trace)}{lacks}")]
+            lines += [TextLine(""), TextLine(style.write(f"timeline: {open_trace(window.trace)}{lacks}"))]
         elif lacks:
-            lines += ["", write(f"no trace: {window.trace_lacks}")]
+            lines += [TextLine(""), TextLine(style.write(f"no trace: {window.trace_lacks}"))]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
         steps += [accept] if any(window.regressions for window in broken) else []
-        lines += ["", write(f"to accept this change: {', then '.join(steps)}")] if steps else []
-    return "\n".join(lines)
+        command = style.write(f"to accept this change: {', then '.join(steps)}")
+        lines += [TextLine(""), TextLine(command, "command")] if steps else []
+    return lines
 
 
 def cause(windows: Iterable[JudgedWindow]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,8 @@ from ..units import format_ns, plural
 from ..verdict.quantities import as_a_whole, is_told_as_a_whole, named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .ranks import RankSpread, rank_spreads, said
+from .tables import COUNT, Column, Kind, Table
+from .tables import markdown as rendered
 
 MOST_BYTES: Final = 1000 * 1024
 """GitHub drops a summary of a step that is over 1,024 KiB, all of it and without a word."""
@@ -80,7 +82,7 @@ def _head(run: RunResult) -> Iterator[str]:
     yield ", ".join(counts or ["No test"]) + "."
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:
-        yield f"Not for what they spend fail {plural(len(others), 'test')}, the log says why: {_listed(others)}."
+        yield f"{plural(len(others), 'test')} failed for other reasons; see the log: {_listed(others)}."
     if any(test.reported for test in run.tests):
         yield "The run passes all the same: `--opprof-report-only`."
     if accepted := [test for test in run.tests if any(window.allowed for window in test.windows)]:
@@ -103,20 +105,40 @@ def _table(changes: Sequence[OpChange]) -> Iterator[str]:
         return
     most = max(abs(change.calls) for change in changes[:_OPS])
     has_lines = any(change.lines for change in changes[:_OPS])
-    where = ("most from |", "---|") if has_lines else ("", "")
-    yield from [f"| op | | tests | calls | | time |{where[0]}", f"|---|---|--:|--:|---|--:|{where[1]}"]
-    for change in changes[:_OPS]:
-        at = "".join(_code(f"{line.file}:{line.line}"[-80:]) for line, _ in change.lines.most_common(1))
-        sign = "▲" if change.is_worse else "▼"
-        calls = f"{change.calls:+d}" if change.calls else "same"
-        time = f"{'+' if change.change_ns > 0 else '-'}{format_ns(abs(change.change_ns))}" if change.change_ns else ""
-        yield (
-            f"| {_code(change.title)} | {sign} {', '.join(map(escaped, change.what))} | {len(change.tests)} | {calls}"
-            f" | {_bar(change.calls, most)} | {time} |{f' {at} |' if has_lines else ''}"
-        )
+    columns = [
+        Column("op", _CODE),
+        Column(""),
+        Column("tests", COUNT, right=True),
+        Column("calls", Kind(write=lambda calls: f"{calls:+d}" if calls else "same"), right=True),
+        Column("", Kind(write=lambda calls: _bar(calls, most))),
+        Column("time", Kind(write=_signed_time), right=True),
+        *([Column("most from", _CODE)] if has_lines else []),
+    ]
+    rows = [
+        [
+            change.title,
+            f"{'▲' if change.is_worse else '▼'} {', '.join(change.what)}",
+            len(change.tests),
+            change.calls,
+            change.calls,
+            change.change_ns,
+            *([_place(change)] if has_lines else []),
+        ]
+        for change in changes[:_OPS]
+    ]
+    yield from rendered(Table(columns, rows), padded=False)
     if len(changes) > _OPS:
         yield f"\n... and {plural(len(changes) - _OPS, 'more op')}"
     yield ""
+
+
+def _place(change: OpChange) -> str | None:
+    """Return the line of the program that asks for most of it, in most tests; None where no line is known."""
+    return next((f"{line.file}:{line.line}"[-80:] for line, _ in change.lines.most_common(1)), None)
+
+
+def _signed_time(ns: int) -> str:
+    return f"{'+' if ns > 0 else '-'}{format_ns(abs(ns))}" if ns else ""
 
 
 def _bar(calls: int, most: int) -> str:
@@ -129,16 +151,31 @@ def _ranks(spreads: list[RankSpread]) -> Iterator[str]:
     if not spreads:
         return
     yield from [f"{'; '.join(said(spreads))}.", ""]
-    yield from ["| test | calls that differ | fastest | slowest | |", "|---|---|--:|--:|--:|"]
-    for each in spreads[:_ROWS]:
-        calls = [f"{_code(op)} {told}" for op, told in list(each.calls.items())[:_LINES]]
-        calls += [f"and {len(each.calls) - _LINES} more"] if len(each.calls) > _LINES else []
-        times = (f"{format_ns(each.time_ns(rank))} (rank {rank.rank})" for rank in (each.fastest, each.slowest))
-        name = titled(each.test.id[:200], each.window.name)
-        yield f"| {_code(name)} | {'; '.join(calls)} | {' | '.join(times)} | {each.share:+.0%} |"
+    columns = [
+        Column("test", _CODE),
+        Column("calls that differ", Kind(in_markdown=_differing)),
+        Column("fastest", _OF_RANK, right=True),
+        Column("slowest", _OF_RANK, right=True),
+        Column("", Kind(write=lambda share: f"{share:+.0%}"), right=True),
+    ]
+    rows = [
+        [
+            titled(each.test.id[:200], each.window.name),
+            each.calls,
+            *((each.time_ns(rank), rank.rank) for rank in (each.fastest, each.slowest)),
+            each.share,
+        ]
+        for each in spreads[:_ROWS]
+    ]
+    yield from rendered(Table(columns, rows), padded=False)
     if len(spreads) > _ROWS:
         yield f"\n... and {plural(len(spreads) - _ROWS, 'more window')}"
     yield ""
+
+
+def _differing(calls: Mapping[str, str]) -> str:
+    told = [f"{_code(op)} {escaped(said)}" for op, said in list(calls.items())[:_LINES]]
+    return "; ".join([*told, *([f"and {len(calls) - _LINES} more"] if len(calls) > _LINES else [])])
 
 
 def _details(failing: Failing, against: str) -> Iterator[str]:
@@ -160,7 +197,7 @@ def _details(failing: Failing, against: str) -> Iterator[str]:
         yield from [f"Shown: {names[0]}{others}", ""]
     for window in failing.windows:
         yield from _window(window)
-    yield from [f"If this is meant: {_accepting(failing, against)}", "", "</details>", ""]
+    yield from [f"To accept this change: {_accepting(failing, against)}", "", "</details>", ""]
 
 
 def _window(window: WindowResult) -> Iterator[str]:
@@ -168,17 +205,8 @@ def _window(window: WindowResult) -> Iterator[str]:
     over = {finding.op for finding in window.findings}
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
-    yield from ["| op | calls | time | |", "|---|--:|--:|---|"]
     sums = {row.op: row.work for row in window.rows if is_told_as_a_whole(row.op, row.verdict)}
-    if window.rows:
-        rows = sorted((row for row in window.rows if row.op not in sums), key=lambda row: row.op not in over)
-        yield from (_row(row, row.op in over) for row in rows[:_ROWS])
-    else:
-        stats = sorted(window.stats, key=lambda stats: stats.op not in over)
-        for each in stats[:_ROWS]:
-            said = "over budget" if each.op in over else ""
-            time = format_ns(each.fastest_ns) if each.device_ns else ""
-            yield f"| {_code(each.op)} | {Range(each.fewest_calls, each.most_calls)} | {time} | {said} |"
+    yield from rendered(_ops(window, over), padded=False)
     number = len(window.rows) - len(sums) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     if sums:
@@ -205,15 +233,47 @@ def _window(window: WindowResult) -> Iterator[str]:
     yield ""
 
 
-def _row(row: RowResult, fails: bool) -> str:
-    before, after = (str(calls) if calls else "" for calls in (row.base_calls, row.now_calls))
-    calls = after if before in ("", after) else f"{before} → {after or 'none'}"
-    old, new = ("" if ns is None else format_ns(ns) for ns in (row.base_ns, row.now_ns))
-    became = row.word if row.verdict.is_change else "over budget" if fails else ""
-    return (
-        f"| {_code(named(row.op))} | {calls} | {f'{old} → {new}' if old and new else new}"
-        f" | {escaped(', '.join(filter(None, [became, row.work])))} |"
-    )
+def _ops(window: WindowResult, over: Collection[str | None]) -> Table:
+    """Return the first ops of a window; *over* are the ops that fail it, which come first."""
+    columns = [
+        Column("op", _CODE),
+        Column("calls", Kind(write=_calls), right=True),
+        Column("time", Kind(write=_times), right=True),
+        Column(""),
+    ]
+    if window.rows:
+        changed = [row for row in window.rows if not is_told_as_a_whole(row.op, row.verdict)]
+        changed.sort(key=lambda row: row.op not in over)
+        rows = [
+            [named(row.op), (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, over)]
+            for row in changed
+        ]
+    else:
+        rows = [
+            [
+                each.op,
+                (None, Range(each.fewest_calls, each.most_calls)),
+                (None, each.fastest_ns if each.device_ns else None),
+                "over budget" if each.op in over else "",
+            ]
+            for each in sorted(window.stats, key=lambda stats: stats.op not in over)
+        ]
+    return Table(columns, rows[:_ROWS])
+
+
+def _calls(both: tuple[Range | None, Range | None]) -> str:
+    before, after = (str(calls) if calls else "" for calls in both)
+    return after if before in ("", after) else f"{before} → {after or 'none'}"
+
+
+def _times(both: tuple[int | None, int | None]) -> str:
+    old, new = ("" if ns is None else format_ns(ns) for ns in both)
+    return f"{old} → {new}" if old and new else new
+
+
+def _became(row: RowResult, over: Collection[str | None]) -> str:
+    became = row.word if row.verdict.is_change else "over budget" if row.op in over else ""
+    return ", ".join(filter(None, [became, row.work]))
 
 
 def _accepting(failing: Failing, against: str) -> str:
@@ -233,7 +293,7 @@ def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
     if run.accept:
         yield f"To accept these changes, add this line to a commit message:\n\n    {run.accept}\n"
     if update := accepting_all(run):
-        yield f"If all of it is meant: {_code(update)}\n"
+        yield f"To accept all of it: {_code(update)}\n"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -243,3 +303,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _code(text: str) -> str:
     return f"<code>{escaped(text)}</code>"
+
+
+_CODE = Kind(in_markdown=_code, none="")
+_OF_RANK = Kind(write=lambda pair: f"{format_ns(pair[0])} (rank {pair[1]})")

@@ -2,145 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from ..escaping import writer
 from ..machine.ranks import ranks_named
 from ..profile.kernels import KernelStats
 from ..profile.range import Range
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
-from ..units import format_ns, format_share, plural
+from ..units import format_ns, plural
 from ..verdict.compare import Diff, Row
 from ..verdict.quantities import as_a_whole, is_told_as_a_whole, named
 from ..verdict.verdicts import Verdict
+from .colours import TextLine
+from .tables import (
+    CALLS_CHANGE,
+    COUNT,
+    NAME,
+    OP,
+    PLAIN,
+    SHARE,
+    TIME,
+    TIME_CHANGE,
+    WORDS,
+    Column,
+    Style,
+    Table,
+    shapes_text,
+)
 
 _ROUNDED = 0.05
-"""Below this share of a change, what no op explains is left out."""
+"""Below this share of a change, the part that no op explains is left out."""
+_OVER = "over budget"
+_FOR_PROGRAMS = ("op", "base_calls", "now_calls", "base_ns", "now_ns", "verdict")
 
 
 def table(
-    window: JudgedWindow, top: int, every_op: bool, style: str = "simple", more: str = "-v shows them"
-) -> list[str]:
-    """Return the op table of a window, the most damaging first, with its total below.
+    window: JudgedWindow, top: int, *, every_op: bool, style: Style = PLAIN, more: str = "-v shows them"
+) -> list[TextLine]:
+    """Return the op table of a window, the most damaging op first, with the totals below.
 
-    *style* is one of tabulate's; *more* says how to see the ops that are left out.
+    *more* says how to see the ops that are left out.
     """
-    rows = _rows(window)
-    shown = [cells for index, (cells, told) in enumerate(rows) if every_op or index < top or told]
-    write = writer(style)
-    lines = [write(f"window {window.name}, {plural(window.numbers.rounds, 'round')}:")] if window.name != BODY else []
-    lines += _text(_headers(window), shown, style).splitlines()
-    if len(shown) < len(rows):
-        lines.append(f"... and {len(rows) - len(shown)} more ops ({more})")
-    return [*lines, *map(write, _total(window))]
+    found, told = _compared(window, window.diff) if window.diff else _measured(window)
+    shown = [at for at in range(len(told)) if every_op or at < top or told[at]]
+    rows, senses = [found.rows[at] for at in shown], [found.senses[at] for at in shown]
+    title = f"window {window.name}, {plural(window.numbers.rounds, 'round')}:"
+    lines = [TextLine(style.write(title))] if window.name != BODY else []
+    lines += style.lines(Table(found.columns, rows, senses))
+    if len(shown) < len(told):
+        lines.append(TextLine(f"... and {len(told) - len(shown)} more ops ({more})"))
+    return [*lines, *(TextLine(style.write(line)) for line in _total(window))]
 
 
-def ranks_table(ops: Mapping[str, Sequence[str]], style: str = "simple") -> list[str]:
-    """Return the table of the calls of *ops* on each rank; those that are alike are one column."""
+def ranks_table(ops: Mapping[str, Sequence[str]]) -> Table:
+    """Return the calls of *ops* on each rank; ranks that are alike are one column."""
     columns: dict[tuple[str, ...], list[int]] = {}
     for rank, calls in enumerate(zip(*ops.values())):
         columns.setdefault(calls, []).append(rank)
-    headers = ["op", *map(ranks_named, columns.values())]
-    return _text(headers, [[op, *cells] for op, cells in zip(ops, zip(*columns))], style).splitlines()
+    headings = [Column("op", OP), *(Column(ranks_named(ranks)) for ranks in columns.values())]
+    return Table(headings, [[op, *calls] for op, calls in zip(ops, zip(*columns))])
 
 
-def kernels(found: Sequence[KernelStats], top: int) -> list[str]:
-    """Return the table of what ran on devices, the *top* most expensive rows; nothing where nothing did."""
-    # Imported here, with all questions to saved profiles behind it: only this table needs it.
-    from .listing import shapes_text, short
-
+def kernels(found: Sequence[KernelStats], top: int, style: Style = PLAIN) -> list[TextLine]:
+    """Return the table of the *top* most expensive rows of all that ran on devices; nothing where nothing ran."""
     several = len({stats.device for stats in found}) > 1
+    columns = [
+        Column("kernel", NAME),
+        Column("op", OP),
+        Column("calls", COUNT),
+        Column("device time", TIME),
+        Column("grid x block", spare=1),
+        Column("stream", spare=2),
+    ]
     rows = [
         [
-            short(stats.kernel),
+            stats.kernel,
             stats.op,
-            str(Range(stats.fewest_calls, stats.most_calls)),
-            _time(stats.fastest_ns),
-            " x ".join(shapes_text([shape]) for shape in (stats.grid, stats.block) if shape) or "-",
+            Range(stats.fewest_calls, stats.most_calls),
+            stats.fastest_ns,
+            " x ".join(shapes_text([shape]) for shape in (stats.grid, stats.block) if shape) or None,
             (f"GPU {stats.device}: " if several else "") + (", ".join(map(str, stats.streams)) or "-"),
         ]
         for stats in found[:top]
     ]
     if not rows:
         return []
-    lines = _text(["kernel", "op", "calls", "device time", "grid x block", "stream"], rows, "simple").splitlines()
     left_out = len(found) - len(rows)
-    return ["", *lines, *([f"... and {left_out} more kernels (--opprof-json has them)"] if left_out else [])]
+    more = [TextLine(f"... and {left_out} more kernels (--opprof-json has them)")] if left_out else []
+    return [TextLine(""), *style.lines(Table(columns, rows)), *more]
 
 
-def _headers(window: JudgedWindow) -> list[str]:
-    if window.diff is None:
-        return ["op", "calls", "device time", "share", "verdict"]
-    work = ["work (base -> now)"] if _shows_work(window.diff) else []
-    if window.diff.total.base_ns is None:
-        return ["op", "calls (base -> now)", *work, "device time", "verdict"]
-    return ["op", "calls (base -> now)", *work, "device time (base -> now)", "change", "verdict"]
-
-
-def _shows_work(diff: Diff) -> bool:
-    return any(row.work.text for row in diff.rows)
-
-
-def _rows(window: JudgedWindow) -> list[tuple[list[str], bool]]:
-    """Return the cells of each row, and whether something became of its op."""
+def _measured(window: JudgedWindow) -> tuple[Table, list[bool]]:
+    """Return the table of a window without a base, and of which ops a limit is broken."""
     over = {finding.op for finding in window.budget}
-    if window.diff:
-        told = [row for row in window.diff.rows if not is_told_as_a_whole(row.op, row.verdict)]
-        diff_rows = sorted(told, key=lambda row: row.op not in over)
-        timed = window.diff.total.base_ns is not None
-        work = _shows_work(window.diff)
-        return [
-            (_diff_row(row, row.op in over, timed, work), row.op in over or row.verdict.is_change) for row in diff_rows
-        ]
+    columns = [
+        Column("op", OP),
+        Column("calls", COUNT),
+        Column("device time", TIME),
+        Column("share", SHARE),
+        Column("verdict"),
+    ]
     total = window.numbers.fastest_ns
     ops = sorted(window.numbers.stats, key=lambda stats: stats.op not in over)
-    return [
-        (
-            [
-                stats.op,
-                str(Range(stats.fewest_calls, stats.most_calls)),
-                _time(stats.fastest_ns if stats.device_ns else None),
-                format_share(stats.fastest_ns / total) if total and stats.device_ns else "-",
-                "over budget" if stats.op in over else "",
-            ],
-            stats.op in over,
-        )
+    rows = [
+        [
+            stats.op,
+            Range(stats.fewest_calls, stats.most_calls),
+            stats.fastest_ns if stats.device_ns else None,
+            stats.fastest_ns / total if total and stats.device_ns and stats.fastest_ns is not None else None,
+            _OVER if stats.op in over else "",
+        ]
         for stats in ops
     ]
+    told = [stats.op in over for stats in ops]
+    return Table(columns, rows, ["worse" if is_over else "neither" for is_over in told]), told
 
 
-def _diff_row(row: Row, over: bool, timed: bool, work: bool) -> list[str]:
-    """Return the cells of a row; *timed* and *work*: whether there are times to compare with, and changes of work."""
-    became = row.word if row.verdict.is_change else row.why
-    said = ", ".join(filter(None, ["over budget" if over else "", became]))
-    times = [_arrow(_time(row.base_ns), _time(row.now_ns)), row.change] if timed else [_time(row.now_ns)]
-    return [
-        named(row.op),
-        "-" if not row.is_op else _arrow(*map(_calls, row.calls)),
-        *([row.changed_work or (row.now.told if row.now else "")] if work else []),
-        *times,
-        said or (Verdict.OK.value if row.verdict is Verdict.OK else ""),
+def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) -> Table:
+    """Return the table of *rows* of a window and its base; *over* are the ops over their budget."""
+    has_work, is_timed = any(row.work.text for row in diff.rows), diff.total.base_ns is not None
+    columns = [Column("op", OP), Column("calls (base -> now)", CALLS_CHANGE)]
+    columns += [Column("work (base -> now)")] if has_work else []
+    columns += [Column("device time (base -> now)", TIME_CHANGE), Column("change")] if is_timed else []
+    columns += [] if is_timed else [Column("device time", TIME)]
+    columns += [Column("verdict", WORDS), *(Column(None, key=key) for key in _FOR_PROGRAMS)]
+    cells = [
+        [
+            named(row.op),
+            row.calls if row.is_op else None,
+            *([row.changed_work or (row.now.told if row.now else "")] if has_work else []),
+            *([(row.base_ns, row.now_ns), row.change] if is_timed else [row.now_ns]),
+            _said(row, is_over=row.op in over),
+            row.op,
+            *(calls and calls.most for calls in row.calls),
+            row.base_ns,
+            row.now_ns,
+            row.word,
+        ]
+        for row in rows
     ]
+    return Table(columns, cells, ["worse" if row.op in over else row.verdict.sense for row in rows])
+
+
+def _compared(window: JudgedWindow, diff: Diff) -> tuple[Table, list[bool]]:
+    """Return the table of a window and its base, and of which ops there is a change or a broken limit to tell."""
+    over = {finding.op for finding in window.budget}
+    rows = [row for row in diff.rows if not is_told_as_a_whole(row.op, row.verdict)]
+    rows.sort(key=lambda row: row.op not in over)
+    return changes(diff, rows, over), [row.op in over or row.verdict.is_change for row in rows]
+
+
+def _said(row: Row, *, is_over: bool) -> str:
+    became = row.word if row.verdict.is_change else row.why
+    said = ", ".join(filter(None, [_OVER if is_over else "", became]))
+    return said or (Verdict.OK.value if row.verdict is Verdict.OK else "")
 
 
 def _total(window: JudgedWindow) -> list[str]:
     """Return the lines about the whole window, with its change split into more calls and slower calls."""
-    if not window.diff or window.diff.total.base_ns is None or window.diff.total.now_ns is None:
-        lines = [f"total device time: {_time(window.numbers.fastest_ns)}"]
+    diff, fastest_ns = window.diff, window.numbers.fastest_ns
+    if not diff or diff.total.base_ns is None or diff.total.now_ns is None:
+        lines = [f"total device time: {'-' if fastest_ns is None else format_ns(fastest_ns)}"]
     else:
-        total = window.diff.total
-        what = "total time" if window.diff.wall else "total device time"
-        lines = [f"{what}: {total.times}{_split(window.diff, total.change_ns)}"]
-    rows = window.diff.rows if window.diff else ()
-    sums = {row.op: row.work.text for row in rows if is_told_as_a_whole(row.op, row.verdict)}
+        what = "total time" if diff.wall else "total device time"
+        lines = [f"{what}: {diff.total.times}{_split(diff, diff.total.change_ns)}"]
+    sums = {row.op: row.work.text for row in (diff.rows if diff else ()) if is_told_as_a_whole(row.op, row.verdict)}
     lines += [*filter(None, [as_a_whole(sums)]), *_busy(window.numbers)]
     if any(window.numbers.communication_ns or ()):
         lines.append(f"communication (not included above): {format_ns(min(window.numbers.communication_ns or ()))}")
-    if window.diff and window.diff.times:
-        lines.append(f"times are informational: {window.diff.times}")
-    if window.diff and window.diff.top_change:
-        lines.append(window.diff.top_change)
+    if diff and diff.times:
+        lines.append(f"times are informational: {diff.times}")
+    if diff and diff.top_change:
+        lines.append(diff.top_change)
     return lines
 
 
@@ -167,30 +200,9 @@ def _split(diff: Diff, change_ns: int) -> str:
         (outside, "outside ops", "outside ops"),
         (rest if abs(rest) > _ROUNDED * abs(change_ns) else 0, "all the rest", "all the rest"),
     ]
-    said = [_signed(*part) for part in parts if part[0]]
+    said = [
+        f"{'+' if ns >= 0 else '-'}{format_ns(abs(ns))} from {costs if ns >= 0 else saves}"
+        for ns, costs, saves in parts
+        if ns
+    ]
     return f": {', '.join(said)}" if said else ""
-
-
-def _signed(ns: int, costs: str, saves: str) -> str:
-    return f"{'+' if ns >= 0 else '-'}{format_ns(abs(ns))} from {costs if ns >= 0 else saves}"
-
-
-def _text(headers: Sequence[str], rows: Iterable[Sequence[str]], style: str) -> str:
-    # Imported here: 20 ms that only a printed table should pay.
-    from tabulate import tabulate
-
-    write = writer(style)
-    cells = [[write(cell) for cell in row] for row in rows]
-    return tabulate(cells, headers=[*map(write, headers)], tablefmt=style, disable_numparse=True)
-
-
-def _arrow(before: str, now: str) -> str:
-    return now if before == now else f"{before} -> {now}"
-
-
-def _calls(calls: Range | None) -> str:
-    return str(calls) if calls else "0"
-
-
-def _time(ns: int | None) -> str:
-    return "-" if ns is None else format_ns(ns)

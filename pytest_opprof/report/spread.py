@@ -2,116 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..escaping import terminal
 from ..machine.ranks import ranks_named
-from ..units import format_change, format_ns, format_share, plural
-from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Spread, Waits
-from . import listing
+from ..units import format_ns, format_share, plural
+from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Range, Spread, Waits
+from .tables import COUNT, EXACT_TIME, NAME, OP, RELATIVE, TIME, Column, Kind, Style, Table
 
 TITLES = dict(zip(TOTALS, ("device time", "host time", "communication", "wall time")))
 
 
-def text(found: Spread, ranks: Sequence[int] | Sequence[str], side: str, top: int, style: str) -> Iterator[str]:
-    """Yield the lines. *ranks* are the numbers of the ranks, or what else to call the profiles; *top* ops are shown."""
-    named = _naming(ranks)
-    shown = [name for name in TOTALS if any(getattr(each, name) is not None for each in found.totals)]
-    steps = [] if found.same_steps else ["steps"]
-    rows = [
-        [
-            terminal(str(rank)),
-            *([str(each.steps)] if steps else []),
-            *("-" if (ns := getattr(each, name)) is None else format_ns(ns, 4) for name in shown),
-        ]
-        for rank, each in zip(ranks, found.totals)
-    ]
-    what = "rank" if _are_numbers(ranks) else "profile"
-    yield from (plural(len(ranks), what), "")
-    yield listing.tabulated([what, *steps, *(TITLES[name] for name in shown)], rows, style)
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """The ranks that are compared: their numbers, or the names of profiles without."""
+
+    names: Sequence[Any]
+
+    @property
+    def called(self) -> str:
+        """What each of them is."""
+        return "rank" if self._are_numbers else "profile"
+
+    @property
+    def _are_numbers(self) -> bool:
+        return all(isinstance(name, int) for name in self.names)
+
+    def named(self, indices: Sequence[int]) -> str:
+        """Return the ranks at *indices*: ``ranks 0-3``."""
+        chosen = [self.names[index] for index in indices]
+        return ranks_named(chosen) if self._are_numbers else ", ".join(terminal(str(name)) for name in chosen)
+
+    def time_of(self, kind: Kind) -> Kind:
+        """Return the kind of a time and the rank that has it: ``1.2 ms (rank 3)``."""
+        return Kind(write=lambda pair: f"{kind.write(pair[0])} ({self.named([pair[1]])})")
+
+
+def text(found: Spread, names: Sequence[int] | Sequence[str], side: str, top: int, style: Style) -> Iterator[str]:
+    """Yield the lines. *names* are the numbers of the ranks, or of profiles without; *top* ops are shown, 0 is all."""
+    ranks = _Ranks(names)
+    yield from (plural(len(names), ranks.called), "")
+    yield style.text(_totals(found, ranks))
     if found.between:
-        rows = [
-            [
-                TITLES[name],
-                f"{format_ns(each.least_ns, 4)} ({named([each.fastest])})",
-                format_ns(each.median_ns, 4),
-                f"{format_ns(each.most_ns, 4)} ({named([each.slowest])})",
-                format_change(each.least_ns, each.most_ns),
-            ]
-            for name, each in found.between.items()
-        ]
-        yield from ("", listing.tabulated(["", "min", "median", "max", "difference"], rows, style))
+        rows = [[TITLES[name], *_between(each)] for name, each in found.between.items()]
+        yield from ("", style.text(Table([Column(""), *_between_columns(ranks, EXACT_TIME)], rows)))
     yield ""
     if not found.same_steps:
         yield "the ranks have different numbers of steps, so calls and times differ by that; --steps chooses the same"
     if found.calls:
         yield f"calls differ between ranks, of {plural(len(found.calls), 'op')}:"
-        yield from ("", _calls_table(found.calls[: top or None], named, style))
+        yield from ("", style.text(_calls(found.calls[: top or None], ranks)))
         yield from (*_left_out(len(found.calls), top), "")
     else:
         yield "all ranks call the same ops, each as often"
     if found.times:
-        yield from _times(found, named, side, top, style)
+        yield (
+            f"{side} times that differ by more than {format_share(SHARE)} and {format_ns(FLOOR_NS)} between ranks, of"
+            f" {plural(len(found.times), 'op')}:"
+        )
+        rows = [[row.op, *_between(row.between)] for row in found.times[: top or None]]
+        yield from ("", style.text(Table([Column("op", NAME), *_between_columns(ranks, TIME)], rows)))
+        yield from _left_out(len(found.times), top)
     if isinstance(found.waits, str):
         yield from ("", found.waits)
     elif found.waits:
-        yield from _waits(found.waits, what, ranks, named, style)
+        yield from ("", _who_waited(found.waits, ranks), "", style.text(_waits(found.waits, ranks)))
 
 
-def _times(found: Spread, named: Callable[[Sequence[int]], str], side: str, top: int, style: str) -> Iterator[str]:
-    yield (
-        f"{side} times that differ by more than {format_share(SHARE)} and {format_ns(FLOOR_NS)} between ranks, of"
-        f" {plural(len(found.times), 'op')}:"
-    )
+def _totals(found: Spread, ranks: _Ranks) -> Table:
+    shown = [name for name in TOTALS if any(getattr(each, name) is not None for each in found.totals)]
+    steps = [] if found.same_steps else [Column("steps", COUNT)]
+    columns = [Column(ranks.called, OP), *steps, *(Column(TITLES[name], EXACT_TIME) for name in shown)]
     rows = [
-        [
-            listing.short(row.op),
-            f"{format_ns(row.between.least_ns)} ({named([row.between.fastest])})",
-            format_ns(row.between.median_ns),
-            f"{format_ns(row.between.most_ns)} ({named([row.between.slowest])})",
-            format_change(row.between.least_ns, row.between.most_ns),
-        ]
-        for row in found.times[: top or None]
+        [rank, *([each.steps] if steps else []), *(getattr(each, name) for name in shown)]
+        for rank, each in zip(ranks.names, found.totals)
     ]
-    yield from ("", listing.tabulated(["op", "min", "median", "max", "difference"], rows, style))
-    yield from _left_out(len(found.times), top)
+    return Table(columns, rows)
 
 
-def _waits(
-    waits: Waits, what: str, ranks: Sequence[object], named: Callable[[Sequence[int]], str], style: str
-) -> Iterator[str]:
-    numbers = range(len(ranks))
+def _between_columns(ranks: _Ranks, kind: Kind) -> list[Column]:
+    of_rank = ranks.time_of(kind)
+    return [Column("min", of_rank), Column("median", kind), Column("max", of_rank), Column("difference", RELATIVE)]
+
+
+def _between(each: Range) -> list[Any]:
+    least, most = (each.least_ns, each.fastest), (each.most_ns, each.slowest)
+    return [least, each.median_ns, most, (each.least_ns, each.most_ns)]
+
+
+def _calls(rows: Sequence[OpCalls], ranks: _Ranks) -> Table:
+    """Return the table of calls; ranks that are alike in all rows are one column."""
+    columns: dict[tuple[int, ...], list[int]] = {}
+    for rank, calls in enumerate(zip(*(row.calls for row in rows))):
+        columns.setdefault(calls, []).append(rank)
+    headings = [Column("op", NAME), *(Column(ranks.named(alike), COUNT) for alike in columns.values())]
+    return Table(headings, [[row.op, *calls] for row, calls in zip(rows, zip(*columns))])
+
+
+def _who_waited(waits: Waits, ranks: _Ranks) -> str:
     held_up = waits.held_up_ns
-    slowest = max(numbers, key=held_up.__getitem__)
+    slowest = max(range(len(ranks.names)), key=held_up.__getitem__)
     last = waits.came_last[slowest]
-    yield ""
-    yield f"who waited for whom, in {plural(waits.collectives, 'collective')}: " + (
-        f"most for {named([slowest])}, which came last in {last}; others waited {format_ns(held_up[slowest])} for it"
+    return f"who waited for whom, in {plural(waits.collectives, 'collective')}: " + (
+        f"most for {ranks.named([slowest])}, which came last in {last}; others waited {format_ns(held_up[slowest])}"
+        " for it"
         if last
         else f"none came {format_ns(FLOOR_NS)} later than the others"
     )
-    yield ""
+
+
+def _waits(waits: Waits, ranks: _Ranks) -> Table:
+    columns = [
+        Column(ranks.called, OP),
+        Column("in collectives", TIME),
+        Column("waited", TIME),
+        Column("mostly for", Kind(write=lambda pair: f"{ranks.named([pair[0]])}: {format_ns(pair[1])}")),
+        Column("came last", Kind(write=lambda last: f"{last} of {waits.collectives}")),
+        Column("others waited", TIME),
+    ]
     rows = []
-    for rank in numbers:
-        for_whom = max(numbers, key=waits.waited_ns[rank].__getitem__)
-        mostly = f"{named([for_whom])}: {format_ns(waits.waited_ns[rank][for_whom])}"
-        rows.append(
-            [
-                terminal(str(ranks[rank])),
-                format_ns(waits.taken_ns[rank]),
-                format_ns(sum(waits.waited_ns[rank])),
-                mostly if waits.waited_ns[rank][for_whom] else "-",
-                f"{waits.came_last[rank]} of {waits.collectives}",
-                format_ns(held_up[rank]),
-            ]
-        )
-    yield listing.tabulated([what, "in collectives", "waited", "mostly for", "came last", "others waited"], rows, style)
+    for rank, (name, waited) in enumerate(zip(ranks.names, waits.waited_ns)):
+        for_whom = max(range(len(waited)), key=waited.__getitem__)
+        mostly = (for_whom, waited[for_whom]) if waited[for_whom] else None
+        rows.append([name, waits.taken_ns[rank], sum(waited), mostly, waits.came_last[rank], waits.held_up_ns[rank]])
+    return Table(columns, rows)
 
 
 def plain(found: Spread, ranks: Sequence[int] | Sequence[str], side: str) -> dict[str, Any]:
-    """Return it for JSON; ranks are those of the numbers, in the order of *ranks*."""
+    """Return it for JSON; ranks are named by their numbers, in the order of *ranks*."""
     between = {name: _plain(each, ranks) for name, each in found.between.items()}
     return {
         "ranks": list(ranks),
@@ -129,26 +149,6 @@ def plain(found: Spread, ranks: Sequence[int] | Sequence[str], side: str) -> dic
 
 def _plain(between: Any, ranks: Sequence[int] | Sequence[str]) -> dict[str, Any]:
     return {**asdict(between), "fastest": ranks[between.fastest], "slowest": ranks[between.slowest]}
-
-
-def _are_numbers(ranks: Sequence[int] | Sequence[str]) -> bool:
-    return all(isinstance(rank, int) for rank in ranks)
-
-
-def _naming(ranks: Sequence[Any]) -> Callable[[Sequence[int]], str]:
-    """Return what says a list of indices of *ranks*."""
-    if _are_numbers(ranks):
-        return lambda indices: ranks_named([ranks[index] for index in indices])
-    return lambda indices: ", ".join(terminal(ranks[index]) for index in indices)
-
-
-def _calls_table(rows: Sequence[OpCalls], named: Callable[[Sequence[int]], str], style: str) -> str:
-    """Return the table; ranks that are alike in all rows are one column."""
-    columns: dict[tuple[int, ...], list[int]] = {}
-    for rank, calls in enumerate(zip(*(row.calls for row in rows))):
-        columns.setdefault(calls, []).append(rank)
-    cells = [[listing.short(row.op), *map(str, calls)] for row, calls in zip(rows, zip(*columns))]
-    return listing.tabulated(["op", *map(named, columns.values())], cells, style)
 
 
 def _left_out(number: int, top: int) -> list[str]:

@@ -87,7 +87,7 @@ class Summary:
 
 def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
     """Yield what got worse, by op, where many tests fail: that is often one cause or two."""
-    run = run_of(records, [], False)
+    run = run_of(records, [], interrupted=False)
     if (failing := len(run.failing)) < _MANY:
         return
     worse = [change for change in by_op(run) if change.is_worse]

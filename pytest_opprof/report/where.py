@@ -16,11 +16,13 @@ from ..units import plural
 from ..verdict.compare import Row
 from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Verdict
+from .colours import TextLine
 
 _LINES = 5
 """So many lines are shown, unless all are."""
 _SINGLE_OPS = 3
 """Of more ops than these there is one list, line by line."""
+_BLANK = TextLine("")
 _UNKNOWN = "no line of the program, or none that is known"
 
 
@@ -34,10 +36,11 @@ class _Line(NamedTuple):
         return str(self.line or _UNKNOWN) + (f"  via {self.via}" if self.via else "")
 
 
-def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
-    """Return the lines that asked for each op that fails a *window*; *more* says how to see those left out."""
+def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine]:
+    """Return the source lines of each op that fails a *window*; *more* says how to see the lines left out."""
     if window.asked and window.sites_lost:
-        return ["", f"which lines ask for {', '.join(map(_called, window.asked))} is not known: {window.sites_lost}"]
+        asked = ", ".join(map(_called, window.asked))
+        return [_BLANK, TextLine(f"which lines ask for {asked} is not known: {window.sites_lost}")]
     rows, consequences = {row.op: row for row in (window.diff.rows if window.diff else ())}, window.consequences
     ops = [
         _Op(
@@ -50,14 +53,14 @@ def where(window: JudgedWindow, every_line: bool, more: str) -> list[str]:
         for op in window.asked
         if op not in consequences and (sites := window.numbers.sites.get(op))
     ]
-    lines = []
+    lines: list[TextLine] = []
     if len(ops) > _SINGLE_OPS and not every_line:
-        lines += ["", *_together(ops, more)]
+        lines += [_BLANK, *_together(ops, more)]
     else:
         then = window.diff.then if window.diff else ""
-        lines += [line for op in ops for line in ("", *op.text(then, every_line, more))]
+        lines += [line for op in ops for line in (_BLANK, *op.text(then, None if every_line else _LINES, more))]
     if ops and window.base_sites_lost:
-        lines.append(f"(which lines are new is not known: {window.base_sites_lost})")
+        lines.append(TextLine(f"(which lines are new is not known: {window.base_sites_lost})"))
     return lines
 
 
@@ -97,17 +100,16 @@ class _Op:
         found = [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
         return self.grown or found or list(self.by_line)
 
-    def text(self, then: str, every_line: bool, more: str) -> Iterator[str]:
-        """Yield a headline and the lines: what grew, what is of other dtypes, then those with most calls."""
+    def text(self, then: str, left: int | None, more: str) -> Iterator[TextLine]:
+        """Yield a title and the lines, *left* of them: lines that grew, lines of other dtypes, then by calls."""
         calls = sum(site.calls for site in self._sites)
         row = self._row
         if self.name in FACTS:
-            yield f"where {_called(self.name)} come from ({calls}):"
+            yield TextLine(f"where {_called(self.name)} come from ({calls}):", "title")
         else:
             base = f", {then}: {row.calls[0] or 0}" if row and row.calls[0] != row.calls[1] else ""
             again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
-            yield f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):"
-        left = None if every_line else _LINES
+            yield TextLine(f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):", "title")
         for line, each in [*self.grown.items()][:left]:
             yield from self._more(line, each)
         told = {each.place for each in self.grown.values()}  # lines that say the same are one
@@ -118,10 +120,11 @@ class _Op:
         for line in shown:
             here = self.by_line[line]
             notes = self._notes(here)
-            yield f"{sum(site.calls for site in here):6}  {line}" + (f"  ({'; '.join(notes)})" if notes else "")
+            said = f"{sum(site.calls for site in here):6}  {line}"
+            yield TextLine(said + (f"  ({'; '.join(notes)})" if notes else ""))
         left_out = len(others) - len(shown) + (0 if left is None else max(len(self.grown) - left, 0))
         if left_out:
-            yield f"... and {plural(left_out, 'more line')} ({more})"
+            yield TextLine(f"... and {plural(left_out, 'more line')} ({more})")
 
     def _size(self, sites: Sequence[SiteCalls]) -> tuple[int, ...]:
         """Return a key that puts lines first that do most: of FLOPs, then bytes, where those grew; then of calls."""
@@ -129,15 +132,17 @@ class _Op:
         work = [(site.flops or 0, site.bytes or 0) for site in sites] if does_more_work else []
         return (*(-sum(column) for column in zip(*work)), -sum(site.calls for site in sites))
 
-    def _more(self, line: _Line, each: Grown) -> Iterator[str]:
+    def _more(self, line: _Line, each: Grown) -> Iterator[TextLine]:
         change = "(new)" if each.is_new else f"{self._amount(each.before)} -> {self._amount(each.now)}"
         backward = each.backward_before, each.backward_now
         if backward[1].most and self.by == "calls":
             change += f" (backward {backward[1]})" if each.is_new else f" (backward {backward[0]} -> {backward[1]})"
         notes = self._notes([site for site in self._sites if site.lines[:1] == (line.line,)], backward=False)
-        yield f"{self.more(each):>6}  {line}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
+        said = f"{self.more(each):>6}  {line}  {change}" + (f"  ({'; '.join(notes)})" if notes else "")
+        yield TextLine(said, "worse")
         for caller in each.callers:
-            yield f"{'':8}{self.more(caller):>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
+            said = f"{'':8}{self.more(caller):>6} from {self._at[caller.place]}" + ("  (new)" if caller.is_new else "")
+            yield TextLine(said, "worse")
 
     def more(self, each: Grown) -> str:
         """Return how much more a line does."""
@@ -146,7 +151,7 @@ class _Op:
     def _amount(self, calls: Calls) -> str:
         return str(calls) if self.by == "calls" else amount(calls.most, self.by)
 
-    def _notes(self, sites: Sequence[SiteCalls], backward: bool = True) -> list[str]:
+    def _notes(self, sites: Sequence[SiteCalls], *, backward: bool = True) -> list[str]:
         notes = []
         if len({site.dtypes for site in self._sites}) > 1:
             notes.append(", ".join(dict.fromkeys(site.dtypes for site in sites if site.dtypes)))
@@ -156,8 +161,8 @@ class _Op:
         return [note for note in notes if note]
 
 
-def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
-    """Yield the lines that are to blame, each with its ops: the one with most calls more, then as in the program."""
+def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
+    """Yield the lines to blame, each with its ops: the line with most more calls first, then as in the program."""
     by_line = defaultdict[_Line, list[str]](list)
     order: dict[_Line, list[int]] = {}
     grew = Counter[_Line]()
@@ -170,12 +175,12 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[str]:
             order[line] = min(order.get(line, numbers), numbers)
             grew[line] += op.grown[line].more if line in op.grown and op.by == "calls" else 0
     new = {line for op in ops for line, grown in op.grown.items() if grown.is_new}
-    yield "where they come from:"
+    yield TextLine("where they come from:", "title")
     for line in sorted(by_line, key=lambda line: (-grew[line], order[line]))[:_LINES]:
-        yield f"  {line}" + ("  (new)" if line in new else "")
-        yield f"      {', '.join(by_line[line])}"
+        yield TextLine(f"  {line}" + ("  (new)" if line in new else ""), "worse")
+        yield TextLine(f"      {', '.join(by_line[line])}")
     if len(by_line) > _LINES:
-        yield f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})"
+        yield TextLine(f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})")
 
 
 def _called(op: str) -> str:

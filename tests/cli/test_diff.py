@@ -15,9 +15,11 @@ from pytest_opprof.baselines import paths
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.cli.main import main
+from pytest_opprof.frameworks.files import own_format
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
+from pytest_opprof.profile.saved import SavedOp, SavedProfile
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
 
@@ -307,6 +309,21 @@ def test_a_profile_is_compared_with_one_window(tmp_path: Path, capsys: pytest.Ca
     assert "the environments differ" in out
     assert main(["diff", str(saved), str(run), "--test", "t.py::a", "--window", "w"]) == 2
     assert "has no window w of t.py::a" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("now", "verdict", "code"), [(500, "more memory", 1), (1, "ok", 0)])
+def test_the_peak_memory_of_two_profiles_is_compared(
+    now: int, verdict: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for name, mebibytes in (("base", 1), ("now", now)):
+        files.append(tmp_path / f"{name}.json")
+        saved = SavedProfile("made", FAKE, [SavedOp("mm", "MatMul", device_ns=1e6)], peak_memory=mebibytes << 20)
+        files[-1].write_text(own_format.dump(saved))
+    assert main(["diff", *map(str, files)]) == code
+    out = capsys.readouterr().out
+    assert ("  peak memory: 500 MiB (before: 1 MiB)\n" in out) is bool(code)
+    assert out.endswith(f"verdict: {verdict}\n")
 
 
 def test_of_a_run_on_a_cpu_a_profile_is_compared_with_the_ops_alone(

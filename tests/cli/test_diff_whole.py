@@ -58,7 +58,7 @@ def steps(path: str, second: dict[str, int]) -> None:
         (
             {"wall": 1400, "begin": 700},
             "the step takes 400 us longer: launched work began later (+400 us)",
-            "idle: not begun 90 us 490 us +444%",
+            "idle: launched, not started 90 us 490 us +444%",
         ),
         (
             {"wall": 1400, "runs": 800},

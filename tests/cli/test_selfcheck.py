@@ -24,7 +24,7 @@ from ..frameworks.nvidia.live.cuda_stand_in import Gpu
 from ..frameworks.nvidia.live.test_backend import install
 
 pytestmark = pytest.mark.usefixtures("beside_other_software")
-CHECKS = ["counts", "one Cast more", "windows", "clock", "two runs", "slowdown", "overhead"]
+CHECKS = ["counts", "one Cast more", "windows", "clock", "two runs", "overhead"]
 
 
 class Device:
@@ -34,8 +34,6 @@ class Device:
         self.spent_ns = 0
         self.slower = 1.0
         self.clock = 1.0
-        self.inner = True
-        """Whether a product of more elements takes longer."""
         self.casts = 0
         self.loses: Callable[[int], bool] = lambda cast: False
 
@@ -59,7 +57,7 @@ class Array:
         self.device, self.shape = device, shape
 
     def __matmul__(self, other: Array) -> None:
-        self.device.launch("MatMul", (self.shape[1] if self.device.inner else 100) * 1000 * self.device.slower)
+        self.device.launch("MatMul", 100_000 * self.device.slower)
 
     def __add__(self, other: Array) -> None:
         self.device.launch("Add", 100)
@@ -123,11 +121,10 @@ def test_on_a_device_that_does_as_it_is_told_all_holds(device: Device, report: R
     assert code == 0
     assert statuses(lines) == {**dict.fromkeys(CHECKS, "ok"), "overhead": "figure"}
     assert text.splitlines()[:2] == ["opprof selfcheck on cpu, as asked", "fake 1, fake, async"]
-    assert text.splitlines()[-1] == "opprof: 6 ok"
+    assert text.splitlines()[-1] == "opprof: 5 ok"
     assert lines["counts"].endswith("expected 5 Cast, 7 MatMul, 3 MemcpyDtoH; found 5 Cast, 7 MatMul, 3 MemcpyDtoH")
     assert lines["one Cast more"].endswith("; found Cast: 6 calls (budget: 5)")
     assert "found 100 us a MatMul, 100 us by its clock (+0.00%)" in lines["clock"]
-    assert "found slower (+49.3%; MatMul +50%)" in lines["slowdown"]
 
 
 def test_a_cast_that_is_lost_fails_what_counts_it(device: Device, report: Report) -> None:
@@ -170,10 +167,10 @@ def use_base_then(monkeypatch: pytest.MonkeyPatch, device: Device, slower: float
     """Let the device change its speed once the runs to compare with were made."""
     judged = checks.Subject.judged
 
-    def changed(subject: checks.Subject, longer: bool = False) -> TimingVerdict:
+    def changed(subject: checks.Subject) -> TimingVerdict:
         _ = subject._base
         device.slower = slower
-        return judged(subject, longer)
+        return judged(subject)
 
     monkeypatch.setattr(checks.Subject, "judged", changed)
 
@@ -184,23 +181,15 @@ def test_runs_that_are_faster_are_compared_once_more_and_then_decide_nothing(
 ) -> None:
     judged, left = checks.Subject.judged, iter(speeds)
 
-    def changed(subject: checks.Subject, longer: bool = False) -> TimingVerdict:
+    def changed(subject: checks.Subject) -> TimingVerdict:
         device.slower = next(left, 0.7)
         _ = subject._base
         device.slower = next(left, 0.7)
-        return judged(subject, longer)
+        return judged(subject)
 
     monkeypatch.setattr(checks.Subject, "judged", changed)
     code, lines, _ = report()
     assert (code, statuses(lines)["two runs"]) == (0 if status == "ok" else 2, status)
-
-
-def test_a_slowdown_that_nobody_sees_fails(device: Device, report: Report) -> None:
-    device.inner = False
-    code, lines, _ = report()
-    assert code == 1
-    assert lines["slowdown"].startswith("FAILED")
-    assert "found ok (+0.0%; MatMul +0%)" in lines["slowdown"]
 
 
 def test_what_is_too_noisy_is_neither_a_pass_nor_a_failure(
@@ -214,7 +203,7 @@ def test_what_is_too_noisy_is_neither_a_pass_nor_a_failure(
     assert lines["two runs"].startswith("not decided")
     assert lines["two runs"].endswith("found no verdict, too noisy: no process had clean rounds")
     assert text.splitlines()[-2:] == [
-        "opprof: 4 ok, 2 not decided",
+        "opprof: 4 ok, 1 not decided",
         "opprof: not all could be decided on this machine now; run opprof selfcheck again when it is quiet",
     ]
 
@@ -253,7 +242,7 @@ def test_a_check_that_breaks_has_failed_and_the_others_go_on(
     assert code == 1
     assert lines["counts"].endswith("found CUPTI dropped 7 records")
     assert lines["windows"].endswith("found MemoryError: no memory is left")
-    assert statuses(lines)["slowdown"] == "ok"
+    assert statuses(lines)["two runs"] == "ok"
 
 
 def test_work_that_cannot_begin_has_failed_and_other_work_goes_on(
@@ -280,7 +269,7 @@ def test_json_says_the_same(device: Device, capsys: pytest.CaptureFixture[str]) 
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["device"]) == (1, "cpu")
     assert [check["check"] for check in document["checks"]] == CHECKS
-    assert [check["status"] for check in document["checks"]] == [*["ok"] * 3, "FAILED", "ok", "ok", "figure"]
+    assert [check["status"] for check in document["checks"]] == [*["ok"] * 3, "FAILED", "ok", "figure"]
     assert document["checks"][3]["figures"] == {"own_ns": 100_000, "outside_ns": 102_000}
 
 

@@ -17,7 +17,7 @@ from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver
 
 from ..frameworks.ascend.live.ascend_stand_in import Npu, TorchNpu, compiled, forget, install, mindspore
 
-CHECKS = ["counts", "one Cast more", "windows", "clock", "two runs", "slowdown", "overhead"]
+CHECKS = ["counts", "one Cast more", "windows", "clock", "two runs", "overhead"]
 
 
 class Array:

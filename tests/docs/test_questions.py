@@ -39,7 +39,7 @@ def test_a_question_to_a_saved_profile_has_the_answer_of_the_page(
 
 def test_the_page_of_saved_profiles_answers_ten_questions_and_names_each_part_of_a_breakdown() -> None:
     assert len(ANSWERS) >= 10
-    assert set(re.findall(r"^\| (\w+(?:: \w+ \w+)?) \| ", PROFILES.partition("| start times")[0], re.MULTILINE)) == {
+    assert set(re.findall(r"^\| (\w+(?:: [\w, ]+)?) \| ", PROFILES.partition("| start times")[0], re.MULTILINE)) == {
         *("column", "total", "computing", "communication", "copying", "idle", "overlapped"),
-        *("idle: not asked", "idle: not begun", "idle: not explained"),
+        *("idle: host had launched nothing", "idle: launched, not started", "idle: unknown"),
     }

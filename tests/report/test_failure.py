@@ -41,8 +41,19 @@ def report(
     return JudgedWindow(WindowNumbers.of(name, profile), Budget.parse([], limits).check(profile), diff)
 
 
+def message(
+    test: str, windows: list[JudgedWindow], *, top: int = 5, every_op: bool = False, accept: str = ACCEPT
+) -> str:
+    shown = failure.Shown(top=top, every_op=every_op)
+    return "\n".join(line.text for line in failure.failure(test, windows, accept, shown))
+
+
+def op_lines(window: JudgedWindow, top: int, *, every_op: bool) -> list[str]:
+    return [line.text for line in op_table.table(window, top, every_op=every_op)]
+
+
 def test_a_failing_test_says_which_op_how_much_and_against_what() -> None:
-    text = failure.failure("test_m.py::test_a", [report(BASE, WORSE, rounds=10, Cast=10)], 5, False, ACCEPT)
+    text = message("test_m.py::test_a", [report(BASE, WORSE, rounds=10, Cast=10)])
     assert (
         text
         == """\
@@ -68,14 +79,14 @@ def test_a_change_is_not_split_where_the_number_of_calls_varies() -> None:
     before = profile_of(*([("Cast", 10)] * 2, [("Cast", 10)] * 4) * 5)
     now = profile_of(*([("Cast", 20)] * 2, [("Cast", 20)] * 4) * 5)
     diff = diff_of(before, now)
-    *_, total = op_table.table(JudgedWindow(WindowNumbers.of("body", now), diff=diff), 5, True)
+    *_, total = op_lines(JudgedWindow(WindowNumbers.of("body", now), diff=diff), 5, every_op=True)
     assert total == (
         "total device time: 20 ns -> 40 ns (+100%), not split into more and slower calls: their number varies"
     )
 
 
 def test_a_budget_without_a_baseline_shows_shares() -> None:
-    text = failure.failure("test_m.py::test_a", [report(None, BASE, Cast=9)], 5, False, ACCEPT)
+    text = message("test_m.py::test_a", [report(None, BASE, Cast=9)])
     assert (
         text
         == """\
@@ -95,45 +106,47 @@ to accept this change: raise the limit in its op_budget mark"""
 
 def test_a_time_over_budget_in_one_cold_round_says_how_to_measure_better() -> None:
     hint = "  (measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up)"
-    assert hint in failure.failure("t", [report(None, BASE, device_time="1 us")], 5, False, ACCEPT).splitlines()
-    assert hint not in failure.failure("t", [report(None, BASE, rounds=2, device_time="1 us")], 5, False, ACCEPT)
-    assert hint not in failure.failure("t", [report(None, BASE, Cast=1)], 5, False, ACCEPT)
+    assert hint in message("t", [report(None, BASE, device_time="1 us")]).splitlines()
+    assert hint not in message(
+        "t", [report(None, BASE, rounds=2, device_time="1 us")], top=5, every_op=False, accept=ACCEPT
+    )
+    assert hint not in message("t", [report(None, BASE, Cast=1)])
 
 
 def test_ops_that_changed_nothing_are_cut_to_the_top_unless_all_are_asked_for() -> None:
     many = [(f"mylib::op{n}", 10) for n in range(9)]
     window = report(many, [*many, ("Exp", 1)])
-    short = failure.failure("t", [window], 2, False, ACCEPT)
+    short = message("t", [window], top=2, every_op=False, accept=ACCEPT)
     assert "... and 8 more ops (-v shows them)" in short
     assert "mylib::op8" not in short
-    assert "mylib::op8" in failure.failure("t", [window], 2, True, ACCEPT)
+    assert "mylib::op8" in message("t", [window], top=2, every_op=True, accept=ACCEPT)
 
 
 def test_an_op_that_broke_something_is_always_shown() -> None:
     many = [(f"mylib::op{n}", 1_000) for n in range(9)]
-    text = failure.failure("t", [report(None, [*many, ("Cast", 1)], Cast=0)], 0, False, ACCEPT)
+    text = message("t", [report(None, [*many, ("Cast", 1)], Cast=0)], top=0, every_op=False, accept=ACCEPT)
     assert "Cast" in text.split("share")[1]
 
 
 def test_a_window_is_named_and_a_whole_test_is_not() -> None:
-    text = failure.failure("test_m.py::test_a", [report(BASE, WORSE, name="prefill")], 5, False, ACCEPT)
+    text = message("test_m.py::test_a", [report(BASE, WORSE, name="prefill")])
     assert text.startswith("op regression: test_m.py::test_a window prefill  [fake 1, fake, async]")
     assert "window prefill, 1 round:" in text
 
 
 def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
     windows = [report(BASE, BASE, name="decode"), report(BASE, WORSE, name="prefill")]
-    assert "decode" not in failure.failure("t", windows, 5, True, ACCEPT)
+    assert "decode" not in message("t", windows, top=5, every_op=True, accept=ACCEPT)
 
 
 def test_times_that_were_not_judged_say_why() -> None:
-    text = "\n".join(op_table.table(report(BASE, BASE), 5, True))
+    text = "\n".join(op_lines(report(BASE, BASE), 5, every_op=True))
     assert "times are informational: 1 of 10 rounds measured" in text
 
 
 def verdicts(window: JudgedWindow) -> dict[str, str]:
     """Return the last column of the table by op."""
-    header, _, *lines = op_table.table(window, 0, every_op=True)
+    header, _, *lines = op_lines(window, 0, every_op=True)
     return {line.split()[0]: line[header.index("verdict") :] for line in lines[: len(window.numbers.ops)]}
 
 
@@ -164,29 +177,29 @@ def test_what_was_not_judged_is_not_ok() -> None:
 
 def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
     base, now = ([(f"mylib::op{n}", ns) for n in range(9)] for ns in (10, 900))
-    short = failure.failure("t", [report(base, [*now, ("Exp", 1)])], 2, False, ACCEPT)
+    short = message("t", [report(base, [*now, ("Exp", 1)])], top=2, every_op=False, accept=ACCEPT)
     assert "... and 8 more ops (-v shows them)" in short
 
 
 def test_what_overlaps_on_a_device_is_said_below_the_total() -> None:
     window = report(None, BASE, rounds=2)
     together = replace(window, numbers=structs.replace(window.numbers, busy_ns=(300_000, 390_000)))
-    assert op_table.table(together, 5, False)[-2:] == ["total device time: 415 us", "busy time: 300 us, ops overlap"]
+    assert op_lines(together, 5, every_op=False)[-2:] == ["total device time: 415 us", "busy time: 300 us, ops overlap"]
     apart = replace(window, numbers=structs.replace(window.numbers, busy_ns=(410_000, 410_000)))
-    assert op_table.table(apart, 5, False) == op_table.table(window, 5, False)
+    assert op_lines(apart, 5, every_op=False) == op_lines(window, 5, every_op=False)
 
 
 def test_a_change_that_no_op_explains_is_named() -> None:
     window = report(BASE, [("Cast", 1_000)] * 10 + [("MatMul", 500_000), ("Add", 5_000)], rounds=10)
     assert window.diff
     total = replace(window.diff.total, now_ns=(window.diff.total.now_ns or 0) + 50_000)
-    shown = op_table.table(replace(window, diff=replace(window.diff, total=total)), 5, False)
+    shown = op_lines(replace(window, diff=replace(window.diff, total=total)), 5, every_op=False)
     assert shown[-1].endswith(": +100 us from slower calls, +50 us from all the rest")
 
 
 def test_times_that_are_not_known_are_a_dash() -> None:
     unknown = profile_of([("Cast", -1)])
-    text = "\n".join(op_table.table(JudgedWindow(WindowNumbers.of("body", unknown)), 5, True))
+    text = "\n".join(op_lines(JudgedWindow(WindowNumbers.of("body", unknown)), 5, every_op=True))
     assert "total device time: -" in text
 
 
@@ -229,9 +242,8 @@ def test_on_a_cpu_the_whole_is_wall_time_and_what_ops_do_not_take_of_it_a_row() 
         replace(profile_of(*[[("Add", ns)]] * 10, environment=cpu), host_ns=(wall,) * 10)
         for ns, wall in ((400_000, 1_000_000), (410_000, 1_200_000))
     )
-    text = failure.failure(
-        "t", [JudgedWindow(WindowNumbers.of("body", now), diff=diff_of(base, now))], 5, False, ACCEPT
-    )
+    judged = JudgedWindow(WindowNumbers.of("body", now), diff=diff_of(base, now))
+    text = message("t", [judged])
     assert (
         text
         == """\
@@ -267,7 +279,7 @@ def test_the_cause_of_a_failure_is_said_in_a_few_words() -> None:
 
 
 def test_times_that_are_not_judged_stand_alone_without_a_change() -> None:
-    header, _, row, *_, total, why = op_table.table(report([("Add", 48_300)], [("Add", 21_400)]), 5, True)
+    header, _, row, *_, total, why = op_lines(report([("Add", 48_300)], [("Add", 21_400)]), 5, every_op=True)
     assert header.split("  ")[-1] == "verdict"
     assert "change" not in header
     assert row.split() == ["Add", "1", "21.4", "us"]

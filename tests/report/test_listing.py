@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import csv
-import json
+from csv import DictReader
+from json import loads
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +10,7 @@ from pytest_opprof.escaping import terminal
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report import listing
+from pytest_opprof.report.tables import MARKDOWN, PLAIN, csv, document, json
 from pytest_opprof.verdict.query import answer
 from pytest_opprof.verdict.question import Line, Question
 
@@ -31,35 +32,36 @@ def test_no_control_character_reaches_the_terminal(text: str) -> None:
 
 def test_hostile_names_are_escaped_in_every_format() -> None:
     for text in (
-        listing.rows_table(lines(RECORD), "table"),
-        listing.rows_table(lines(RECORD), "markdown"),
-        listing.rows_csv(lines(RECORD), {}),
-        listing.document({"rows": listing.rows_json(lines(RECORD))}),
-        listing.kernels_text([SavedKernel(HOSTILE, HOSTILE)], "table"),
-        listing.kernels_csv([SavedKernel(HOSTILE, HOSTILE)], {"profile": HOSTILE}),
+        PLAIN.text(listing.rows(lines(RECORD))),
+        MARKDOWN.text(listing.rows(lines(RECORD))),
+        csv([listing.rows(lines(RECORD))]),
+        document({"rows": json(listing.rows(lines(RECORD)))}),
+        listing.names_text(lines(RECORD), PLAIN),
+        PLAIN.text(listing.kernels([SavedKernel(HOSTILE, HOSTILE)])),
+        csv([listing.kernels([SavedKernel(HOSTILE, HOSTILE)]).of({"profile": HOSTILE})]),
     ):
         assert all(line.isprintable() for line in text.split("\n"))
 
 
 def test_a_bar_in_a_name_does_not_end_a_cell_of_markdown() -> None:
-    assert "&#124;" in listing.rows_table(lines(RECORD), "markdown")
+    assert "&#124;" in MARKDOWN.text(listing.rows(lines(RECORD)))
 
 
 def test_columns_that_no_row_knows_are_left_out() -> None:
-    header = listing.rows_table(lines(RECORD), "table").splitlines()[0].split("  ")
+    header = PLAIN.text(listing.rows(lines(RECORD))).splitlines()[0].split("  ")
     assert [name.strip() for name in header if name.strip()] == [
         "#", "self time", "share", "cumulative", "name", "type", "calls", "memory", "bandwidth", "inputs",
     ]  # fmt: skip
 
 
 def test_csv_has_the_units_in_its_header_and_every_digit() -> None:
-    (row,) = csv.DictReader(listing.rows_csv(lines(RECORD), {}).splitlines())
+    (row,) = DictReader(csv([listing.rows(lines(RECORD))]).splitlines())
     assert (row["time_ns"], row["flops"], row["input_shapes"]) == ("1234.5", "", "[2,3] []")
 
 
 def test_json_is_exact_and_has_null_for_what_is_unknown_or_infinite() -> None:
     instant = RECORD._replace(device_ns=0, computation=5)
-    (row,) = json.loads(listing.document({"rows": listing.rows_json(lines(instant))}))["rows"]
+    (row,) = loads(document({"rows": json(listing.rows(lines(instant)))}))["rows"]
     assert (row["name"], row["time_ns"], row["computation"], row["flops"]) == (HOSTILE, 0, 5, None)
     assert row["input_shapes"] == [[2, 3], []]
     assert row["output_shapes"] is None
@@ -67,5 +69,5 @@ def test_json_is_exact_and_has_null_for_what_is_unknown_or_infinite() -> None:
 
 def test_long_names_are_cut_in_a_table_only() -> None:
     long = RECORD._replace(name="x" * 300)
-    assert "x" * 47 + "…" in listing.rows_table(lines(long), "table")
-    assert "x" * 300 in listing.rows_csv(lines(long), {})
+    assert "x" * 47 + "…" in PLAIN.text(listing.rows(lines(long)))
+    assert "x" * 300 in csv([listing.rows(lines(long))])

@@ -17,7 +17,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.causes import by_op
-from pytest_opprof.report.failure import failure
+from pytest_opprof.report.failure import Shown, failure
 from pytest_opprof.report.markdown import MOST_BYTES, append, markdown
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
@@ -44,7 +44,7 @@ def test_many_failures_of_one_op_are_one_row() -> None:
     assert lines[7].startswith("| <code>Add</code> | ▼ fewer calls | 1 | -7 | ███")
     assert sum(line.startswith("<details>") for line in lines) == 1
     assert "Shown: <code>&#91;0&#93;</code>; the same fails <code>&#91;1&#93;</code>" in "\n".join(lines)
-    assert lines[-1] == "If all of it is meant: <code>pytest --opprof-update t.py</code>"
+    assert lines[-1] == "To accept all of it: <code>pytest --opprof-update t.py</code>"
 
 
 def test_the_line_that_asks_for_more_in_most_tests_stands_beside_the_op() -> None:
@@ -65,7 +65,7 @@ def test_a_function_is_told_with_its_findings_ops_lines_and_command() -> None:
     assert "| <code>Add</code> | 2 |" in details
     line = "model.py:40 in forward  x.astype(f8) &#64;&#8203; w"
     assert f"- <code>Cast</code>: 3 calls from <code>{line}</code>" in details
-    assert "If this is meant: <code>pytest t.py::test_a --opprof-update</code>" in details
+    assert "To accept this change: <code>pytest t.py::test_a --opprof-update</code>" in details
 
 
 def test_it_says_what_the_terminal_says_of_a_finding() -> None:
@@ -78,7 +78,7 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
         sites_lost="this run has spent 60 s on that",
         trace_lacks="work of a GPU",
     )
-    told = failure("t.py::a", [judged], top=1, every_op=False, accept="")
+    told = "\n".join(line.text for line in failure("t.py::a", [judged], "", Shown(top=1)))
     test = record_of("t.py::a", *CAST)
     test.windows = [judged.result("CPU", parallel=False, compared=True)]
     text = markdown(run(test))
@@ -109,7 +109,7 @@ def test_lines_that_ask_for_more_come_first() -> None:
 def test_a_broken_budget_is_met_in_its_mark() -> None:
     details = markdown(run(record_of("t.py::a", None, {"Cast": 3}, Cast=1))).partition("<details>")[2]
     assert "| <code>Cast</code> | 3 | 3 us | over budget |" in details
-    assert "If this is meant: raise the limit in its <code>op_budget</code> mark\n" in details
+    assert "To accept this change: raise the limit in its <code>op_budget</code> mark\n" in details
 
 
 def test_what_both_a_budget_and_a_baseline_find_is_counted_once() -> None:
@@ -143,7 +143,7 @@ def test_nothing_that_went_wrong_is_left_out() -> None:
     found = markdown(run(strict, stale=["t.py::gone"], interrupted=True, errors=["no <core>"]))
     assert found.startswith("## opprof: 1 error, 1 test measured\n")
     assert "1 without baseline." in found
-    assert "Not for what they spend fail 1 test, the log says why: <code>t.py::new</code>." in found
+    assert "1 test failed for other reasons; see the log: <code>t.py::new</code>." in found
     assert "**The run was interrupted: tests may be missing.**" in found
     assert "1 stale baseline: `opprof baselines prune`" in found
     assert "**error:** no &#60;core&#62;" in found

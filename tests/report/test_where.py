@@ -10,7 +10,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
-from pytest_opprof.report.failure import failure
+from pytest_opprof.report.failure import Shown, failure
 from pytest_opprof.report.where import where
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
@@ -64,7 +64,7 @@ def window(
 
 
 def text(window: JudgedWindow, every_line: bool = False) -> str:
-    return "\n".join(where(window, every_line, MORE))
+    return "\n".join(line.text for line in where(window, every_line=every_line, more=MORE))
 
 
 def test_each_line_is_told_with_its_calls_the_most_first() -> None:
@@ -241,7 +241,8 @@ def test_many_ops_of_one_line_are_one_finding() -> None:
         *(f"  {op}: 3 calls (baseline: 1)" for op in sorted(ops)),
     ]
     assert [each.short for each in failing.told if not each.adds] == ["4 ops +8 calls at nets.py:5"]
-    assert failure("test_m.py::test_a", [failing], 5, False, "").splitlines()[1] == f"  4 ops, 8 calls more from {line}"
+    message = failure("test_m.py::test_a", [failing], "", Shown())
+    assert message[1] == (f"  4 ops, 8 calls more from {line}", "worse")
     for other in (
         window(dict.fromkeys(ops[:2], 3), {op: (at(5, 3),) for op in ops}, dict.fromkeys(ops[:2], 1), before),
         replace(failing, base_sites=None),

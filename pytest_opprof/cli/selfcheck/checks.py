@@ -21,13 +21,13 @@ from ...measure.recorder import Recorder
 from ...measure.window import Window
 from ...profile.op_profile import OpProfile
 from ...profile.timings import ProcessTimes, run_of
-from ...units import format_change, format_ns, format_share
+from ...units import format_ns, format_share
 from ...verdict.budgets import Budget
 from ...verdict.noise import clean_processes
 from ...verdict.stored_rule import STORED_RULE, Rule, judge
 from ...verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES
 from ...verdict.verdicts import TimingVerdict, Verdict
-from .workloads import LONGER, Work
+from .workloads import Work
 
 OK, FAILED, NOT_DECIDED, FIGURE = "ok", "FAILED", "not decided", "figure"
 MATMULS, CASTS, COPIES = 7, 5, 3
@@ -48,32 +48,28 @@ class Found:
     """What was measured: times in ns, a change as a share."""
 
 
-def _passed(holds: bool) -> str:
+def _passed(*, holds: bool) -> str:
     return OK if holds else FAILED
 
 
 class Subject:
     """The work of one framework, and how to measure it."""
 
-    def __init__(self, work: Work, longer_by: float = LONGER, rule: Rule = STORED_RULE) -> None:
-        """*longer_by*: how much more work a slowed product is; *rule* judges times."""
-        side, longer = work.sizes.matrix, round(work.sizes.matrix * longer_by)
+    def __init__(self, work: Work, rule: Rule = STORED_RULE) -> None:
+        """*rule* judges times."""
         self.work = work
         self._rule = rule
-        self._matrix = work.array((side, side))
-        self._longer = work.array((side, longer)), work.array((longer, side))
+        self._matrix = work.array((work.sizes.matrix, work.sizes.matrix))
         self._data = work.array((work.sizes.data,))
         self._core = Core()
         for _ in range(3):
             self.run(1, 1, 1)
-            self.run(1, longer=True)
         self.environment = str(self.measured(lambda: self.run(1, 1, 1)).environment)
 
-    def run(self, matmuls: int = 0, casts: int = 0, copies: int = 0, longer: bool = False) -> None:
+    def run(self, matmuls: int = 0, casts: int = 0, copies: int = 0) -> None:
         """Do so much work."""
-        left, right = self._longer if longer else (self._matrix, self._matrix)
         for _ in range(matmuls):
-            left @ right
+            self._matrix @ self._matrix
         for _ in range(casts):
             self.work.cast(self._data)
         for _ in range(copies):
@@ -90,11 +86,11 @@ class Subject:
                     body()
         return window.profile
 
-    def judged(self, longer: bool = False) -> TimingVerdict:
+    def judged(self) -> TimingVerdict:
         """Compare with the base as the plugin does with a baseline: until more runs would change nothing."""
         now: list[ProcessTimes] = []
         while True:
-            now.append(self._timed(longer))
+            now.append(self._timed())
             found = judge(self._base, now, self._rule)
             if found.settled:
                 return found
@@ -111,9 +107,9 @@ class Subject:
             runs.append(self._timed())
         return runs
 
-    def _timed(self, longer: bool = False) -> ProcessTimes:
+    def _timed(self) -> ProcessTimes:
         def body() -> None:
-            self.run(2, 2, 2, longer)
+            self.run(2, 2, 2)
             self.work.wait()
 
         run = run_of(self.measured(*[body] * ROUNDS, alone=True), threads=1)
@@ -131,7 +127,7 @@ def _counts(subject: Subject) -> Found:
     found = {stats.op: stats.most_calls for stats in profile.ops}
     wrong = budget.check(profile, known=subject.work.beside)
     words = [_counted(found), *map(str, wrong), *(text for _, text in profile.remarks)]
-    return Found(_counted(wanted), "; ".join(words), _passed(not wrong))
+    return Found(_counted(wanted), "; ".join(words), _passed(holds=not wrong))
 
 
 def _counted(calls: Mapping[str, int]) -> str:
@@ -144,7 +140,9 @@ def _one_cast_more(subject: Subject) -> Found:
     over = [str(finding) for finding in budget.check(subject.measured(lambda: subject.run(casts=CASTS + 1)))]
     wanted = f"Cast: {CASTS + 1} calls (budget: {CASTS})"
     found = "; ".join([*map(str, within), *over]) or "nothing"
-    return Found(f"one more than Cast={CASTS} allows to be caught", found, _passed(not within and over == [wanted]))
+    return Found(
+        f"one more than Cast={CASTS} allows to be caught", found, _passed(holds=not within and over == [wanted])
+    )
 
 
 def _windows(subject: Subject) -> Found:
@@ -157,7 +155,7 @@ def _windows(subject: Subject) -> Found:
     ns = median(around_ns)
     found = f"{wrong} wrong; start and stop of one take {format_ns(ns)}"
     return Found(
-        f"{WINDOWS} windows, none with a Cast lost or too many", found, _passed(not wrong), {"start_stop_ns": ns}
+        f"{WINDOWS} windows, none with a Cast lost or too many", found, _passed(holds=not wrong), {"start_stop_ns": ns}
     )
 
 
@@ -177,7 +175,7 @@ def _clock(subject: Subject) -> Found:
     expected = f"times within {format_share(clock.tolerance)}"
     if profile.total.device_ns and subject.work.on_host is not (profile.environment.device == "cpu"):
         return Found(expected, f"times of the host, none of a GPU; {_said(profile)}", FAILED, figures)
-    result = Found(expected, found, _passed(abs(off) <= clock.tolerance), figures)
+    result = Found(expected, found, _passed(holds=abs(off) <= clock.tolerance), figures)
     # Nobody else makes the inside longer than the outside.
     return result if off > 0 else _in_time(subject, watch, result)
 
@@ -192,29 +190,15 @@ def _two_runs(subject: Subject) -> Found:
         # A device that was not warm yet, or was disturbed before.
         subject.forget_base()
         found = subject.judged()
-    said = f"{found.verdict.value} ({_change(found)})"
+    change = f"{found.change:+.1%}" if found.change is not None else "no times"
+    said = f"{found.verdict.value} ({change})"
     expected = "the same work again to be no slower"
     if found.verdict is Verdict.FASTER:
         return Found(expected, f"{said}: the runs before it were disturbed", NOT_DECIDED)
-    return _in_time(subject, watch, _by(found, expected, said, Verdict.OK))
-
-
-def _slowdown(subject: Subject) -> Found:
-    watch, found = Watch(), subject.judged(longer=True)
-    before, after = (times.ops_ns.get("MatMul", 0.0) if times else 0.0 for times in (found.base, found.now))
-    said = f"{found.verdict.value} ({_change(found)}; MatMul {format_change(before, after)})"
-    expected = f"MatMul with {LONGER - 1:.0%} more work to be slower"
-    return _in_time(subject, watch, _by(found, expected, said, Verdict.SLOWER))
-
-
-def _by(found: TimingVerdict, expected: str, said: str, wanted: Verdict) -> Found:
     if found.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE):
         return Found(expected, f"{found.verdict.value}: {found.why}", NOT_DECIDED)
-    return Found(expected, said, _passed(found.verdict is wanted), {"change": found.change or 0.0})
-
-
-def _change(found: TimingVerdict) -> str:
-    return f"{found.change:+.1%}" if found.change is not None else "no times"
+    result = Found(expected, said, _passed(holds=found.verdict is Verdict.OK), {"change": found.change or 0.0})
+    return _in_time(subject, watch, result)
 
 
 def _in_time(subject: Subject, watch: Watch, found: Found) -> Found:
@@ -256,6 +240,5 @@ CHECKS: Mapping[str, Callable[[Subject], Found]] = {
     "windows": _windows,
     "clock": _clock,
     "two runs": _two_runs,
-    "slowdown": _slowdown,
     "overhead": _overhead,
 }

@@ -14,7 +14,7 @@ from ...frameworks.ascend.live import backend as ascend
 from ...frameworks.live.registry import threads_limited
 from ...frameworks.nvidia.live import driver
 from ...machine.allocator import keep_memory
-from ...report.listing import document
+from ...report.tables import document
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject
 from .workloads import Work, works
 

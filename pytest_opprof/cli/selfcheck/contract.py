@@ -9,7 +9,7 @@ from ...errors import BackendError
 from ...escaping import terminal
 from ...frameworks.live.failures import failures_of
 from ...frameworks.live.registry import ensure_available, load
-from ...report.listing import document
+from ...report.tables import document
 from ...testing import promises
 from .checks import FAILED, OK
 

@@ -22,8 +22,6 @@ from ...frameworks.live.contract import Backend
 from ...frameworks.live.registry import load
 from ...frameworks.nvidia.live import driver
 
-LONGER = 1.5
-"""How much more work a slowed product is: it sums over so many times the elements, so that it takes as much longer."""
 _INSTALL_CUPY = 'pip install "pytest-opprof[cupy]" (CUDA 13) or "pytest-opprof[cupy-cuda12]" (CUDA 12)'
 
 

@@ -16,7 +16,7 @@ from ...units import format_bytes, format_ns, plural
 from ...verdict import query
 from ...verdict.question import Line, Question, Side, in_steps
 from ..hints import Hint, hints
-from ..listing import shapes_text
+from ..tables import shapes_text
 from . import marks
 from .page import rendered
 from .times import Times

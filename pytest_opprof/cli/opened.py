@@ -1,0 +1,163 @@
+"""What a path or URL of the command line holds, by its content: `opened` is the one way to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from ..errors import UsageError
+from ..frameworks.files import formats
+from ..profile.saved import SavedProfile
+from . import reading
+from .reading import Asked
+from .remote import Url
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ..baselines.entry import Baselines
+    from ..results.run_result import RunResult
+
+_HEAD_BYTES = 4096
+_SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
+"""No profile has it: the JSON of a run begins with it, a baseline file has it behind its environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a path holds."""
+
+    path: Path
+    WHAT: ClassVar[str]
+    """What it is, for messages."""
+    NAME_ONE: ClassVar[str]
+    """How to ask for one."""
+
+    @classmethod
+    def read(cls, path: Path, asked: Asked) -> Self:
+        """Read it. Raises TraceError, BaselineError and UsageError."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles(Opened):
+    """Saved profiles: one, or of a folder with several ranks each that is asked for. A graph is one, too."""
+
+    each: Sequence[tuple[formats.Found, SavedProfile]] = ()
+    left_out: Sequence[str] = field(default=(), kw_only=True)
+    """The ranks that could not be read, and why."""
+    WHAT = "a saved profile"
+    NAME_ONE = "a saved profile"
+
+    @classmethod
+    def read(cls, path: Path, asked: Asked) -> Self:
+        """Read it. Raises TraceError and UsageError."""
+        each, left_out = reading.read(path, asked)
+        return cls(path, each, left_out=left_out)
+
+    def one(self, command: str) -> tuple[formats.Found, SavedProfile]:
+        """Return the one profile that *command* takes. Raises UsageError where there are several."""
+        if len(self.each) > 1:
+            raise UsageError(f"opprof {command} takes one rank at a time: --rank N")
+        return self.each[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile(Opened):
+    """The JSON of a run, or of one of its shards or ranks."""
+
+    run: RunResult
+    WHAT = "the JSON of a run"
+    NAME_ONE = "what pytest --opprof --opprof-json=FILE wrote"
+
+    @classmethod
+    def read(cls, path: Path, asked: Asked) -> Self:
+        """Read it. Raises BaselineError."""
+        # Imported here, with msgspec behind it: to read a profile needs none of it.
+        from ..results.run_result import run_of_document
+
+        return cls(path, run_of_document(_document(path), path))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineFile(Opened):
+    """The baseline file of a test module: its calls."""
+
+    content: Baselines
+    WHAT = "a baseline file"
+    NAME_ONE = "a baseline file"
+
+    @classmethod
+    def read(cls, path: Path, asked: Asked) -> Self:
+        """Read it. Raises BaselineError and UsageError."""
+        from ..baselines import file
+
+        if "times" in _document(path):
+            calls = path.name.replace(".times.json", ".json")
+            raise UsageError(f"{path}: holds the times of baselines; name the file of their calls, {calls}")
+        return cls(path, file.load(path))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineFolder(Opened):
+    """The folder of a project's baselines."""
+
+    WHAT = "a folder of baselines, which opprof baselines and opprof history show"
+    NAME_ONE = "the folder of the baselines"
+
+    @classmethod
+    def read(cls, path: Path, asked: Asked) -> Self:
+        """Return it. Raises UsageError where there is none."""
+        if not path.is_dir():
+            raise UsageError(f"there is no folder {path}; name that of the baselines with --dir")
+        return cls(path)
+
+
+_Kind = TypeVar("_Kind", bound=Opened)
+
+
+def opened(path: Path | Url, asked: Asked, *kinds: type[_Kind]) -> _Kind:
+    """Return what *path* holds, which is to be one of *kinds*.
+
+    Raises TraceError, BaselineError, and UsageError for something else.
+    """
+    found = Profiles if isinstance(path, Url) or asked.source is not None else _kind(path, kinds)
+    for kind in kinds:
+        if kind is found:
+            return kind.read(path, asked)  # type: ignore[arg-type]  # a Url only where workers read it
+    raise UsageError(f"{path}: is {found.WHAT}; name {' or '.join(kind.NAME_ONE for kind in kinds)}")
+
+
+def _kind(path: Path, kinds: Sequence[type[Opened]]) -> type[Opened]:
+    """Return what a path holds; where its content does not say, what is asked for."""
+    if path.is_dir():
+        return BaselineFolder if BaselineFolder in kinds or _holds_baselines(path) else Profiles
+    if _is_ours(path):
+        return BaselineFile if {"environment", "times"} & _document(path).keys() else RunFile
+    return Profiles if Profiles in kinds or len(kinds) > 1 else kinds[0]
+
+
+def _holds_baselines(folder: Path) -> bool:
+    from ..baselines.paths import files
+
+    return any(_is_ours(path) for path in islice(files(folder), 1))
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether a file is JSON of this plugin, which says the version of its schema at its beginning."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return False  # the readers of profiles say what is wrong with it
+    return head.lstrip().startswith(b"{") and bool(_SCHEMA.search(head))
+
+
+def _document(path: Path) -> dict[str, Any]:
+    from ..results.document import read_document
+
+    return read_document(path, "JSON of a run")
