@@ -87,10 +87,11 @@ def by_op(run: RunResult) -> list[OpChange]:
             for op, is_worse, what, row, line in _changes(window, fails=test.id in failing):
                 if window is not body and (op, is_worse) in in_body:
                     continue
-                change = found.setdefault((line or op, is_worse), OpChange(named(op), is_worse))
+                title = row.title if row else named(op)
+                change = found.setdefault((line or op, is_worse), OpChange(title, is_worse))
                 change.what.setdefault(what)
-                if named(op) != change.op:
-                    change.others.setdefault(named(op))
+                if title != change.op:
+                    change.others.setdefault(title)
                 if is_worse and test.id not in change.tests:
                     change.lines.update({line} if line else {grown.line for grown in window.grown.get(op, ())})
                 change.tests.add(test.id)

@@ -13,7 +13,7 @@ from ..results.run_result import RunResult, counted
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
-from ..verdict.quantities import as_a_whole, is_told_as_a_whole, named
+from ..verdict.quantities import as_a_whole, named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .ranks import RankSpread, rank_spreads, said
 from .tables import COUNT, Column, Kind, Table
@@ -205,13 +205,15 @@ def _window(window: WindowResult) -> Iterator[str]:
     over = {finding.op for finding in window.findings}
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
-    sums = {row.op: row.work for row in window.rows if is_told_as_a_whole(row.op, row.verdict)}
+    sums = {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
     yield from rendered(_ops(window, over), padded=False)
     number = len(window.rows) - len(sums) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     if sums:
         yield f"- {escaped(as_a_whole(sums))}"
+    titles = {row.op: row.title for row in window.rows}
     for op in filter(None, dict.fromkeys(finding.op for finding in window.findings)):
+        title = _code(titles.get(op, named(op)))
         grown = window.grown.get(op, ())
         told = {each.line for each in grown}
         others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
@@ -219,9 +221,9 @@ def _window(window: WindowResult) -> Iterator[str]:
         others.sort(key=lambda site: -site.calls)
         asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in others]
         for what, line in asked[:_LINES]:
-            yield f"- {_code(named(op))}: {what} {_code(str(line).replace('`', ''))}"
+            yield f"- {title}: {what} {_code(str(line).replace('`', ''))}"
         if len(asked) > _LINES:
-            yield f"- {_code(named(op))}: ... and {plural(len(asked) - _LINES, 'more line')}"
+            yield f"- {title}: ... and {plural(len(asked) - _LINES, 'more line')}"
     if window.trace:
         yield f"- timeline: {_code(open_trace(window.trace))}"
     yield ""
@@ -236,10 +238,10 @@ def _ops(window: WindowResult, over: Collection[str | None]) -> Table:
         Column(""),
     ]
     if window.rows:
-        changed = [row for row in window.rows if not is_told_as_a_whole(row.op, row.verdict)]
+        changed = [row for row in window.rows if not row.is_told_as_a_whole]
         changed.sort(key=lambda row: row.op not in over)
         rows = [
-            [named(row.op), (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, over)]
+            [row.title, (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, over)]
             for row in changed
         ]
     else:

@@ -104,7 +104,7 @@ class _Op:
         """Yield a title and the lines, *left* of them: lines that grew, lines of other dtypes, then by calls."""
         calls = sum(site.calls for site in self._sites)
         row = self._row
-        if self.name in FACTS:
+        if self.name in FACTS and not (row and row.is_op):
             yield TextLine(f"where {_called(self.name)} come from ({calls}):", "title")
         else:
             base = f", {then}: {row.calls[0] or 0}" if row and row.calls[0] != row.calls[1] else ""
