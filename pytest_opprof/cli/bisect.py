@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..results.run_result import RunResult
 
 GOOD, BAD, UNJUDGED, STOP = 0, 1, 125, 128
-"""What git makes of exit codes: from 128 on it stops."""
+"""Exit codes as git reads them: from 128 on it stops."""
 _UNKNOWN = ("no baseline", "not measured", "too noisy", "not compared")
 """Statuses of which nobody can tell whether a test does more."""
 _SHOWN = 10
@@ -108,7 +108,7 @@ def _tried(words: list[str]) -> tuple[int, str]:
 
 
 def _judged(run: RunResult, *, is_failed: bool) -> tuple[list[str], str]:
-    """Return what tests do more, a line each, and why nobody can tell of others; *is_failed*: pytest ended so."""
+    """Return a line for each regression, and why other tests cannot be judged; *is_failed*: a test failed."""
     bad = [
         f"{test.id}: {finding}"
         for test in run.failing

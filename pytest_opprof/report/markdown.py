@@ -1,4 +1,4 @@
-"""A run in Markdown, as GitHub, GitLab and Gitea show it: what changed by op, then each function that fails."""
+"""A run in Markdown, as GitHub, GitLab and Gitea show it: the changes by op, then each function that fails."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .tables import markdown as rendered
 MOST_BYTES: Final = 1000 * 1024
 """GitHub drops a summary of a step that is over 1,024 KiB, all of it and without a word."""
 LEAST_BYTES: Final = 8192
-"""The first part and what follows the functions fit into it, but for a run whose every op changed."""
+"""The first and the last part fit into it, but for a run whose every op changed."""
 _NOTE_BYTES = 2048
-"""Kept for what is said of what was left out, and for the command."""
+"""Kept for the names of the functions left out, and for the command."""
 _ROWS, _OPS, _LINES, _NAMES = 12, 100, 3, 5
 _BAR = 16
 """Characters of the longest bar."""
@@ -45,7 +45,7 @@ def append(path: Path, run: RunResult) -> None:
 
 
 def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
-    """Return the summary of a *run*, of *most_bytes* or what its first part alone takes.
+    """Return the summary of a *run*, of *most_bytes* or the size of its first part.
 
     A function that fails is told whole, or left out and named.
     """
@@ -100,7 +100,7 @@ def _head(run: RunResult) -> Iterator[str]:
 
 
 def _table(changes: Sequence[OpChange]) -> Iterator[str]:
-    """Yield the table of what changed, by op."""
+    """Yield the table of changes, by op."""
     if not changes:
         return
     most = max(abs(change.calls) for change in changes[:_OPS])
@@ -179,7 +179,7 @@ def _differing(calls: Mapping[str, str]) -> str:
 
 
 def _details(failing: Failing, against: str) -> Iterator[str]:
-    """Yield what fails a function: its findings, ops and the command that accepts it."""
+    """Yield the findings of a function, its ops and the command that accepts them."""
     several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
     findings = [
         ("" if window.name == BODY else f"window {window.name}: ") + finding.text
@@ -201,7 +201,7 @@ def _details(failing: Failing, against: str) -> Iterator[str]:
 
 
 def _window(window: WindowResult) -> Iterator[str]:
-    """Yield the table of a window's ops, and the lines that asked for those that fail it."""
+    """Yield the table of a window's ops, and the source lines of the ops that fail it."""
     over = {finding.op for finding in window.findings}
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
@@ -273,7 +273,7 @@ def _became(row: RowResult, over: Collection[str | None]) -> str:
 
 
 def _accepting(failing: Failing, against: str) -> str:
-    """Return what is to be done if it is meant."""
+    """Return the steps that accept the change."""
     rules = {finding.rule for window in failing.windows for finding in window.findings}
     steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
     if rules & VERDICTS and not against:

@@ -39,7 +39,7 @@ class Kind:
     most: int = 0
     """Characters to show where the width is not known; 0 is all."""
     none: str = "-"
-    """What stands for a value that is not known."""
+    """The text for an unknown value."""
     in_markdown: Callable[[Any], str] | None = None
     """How Markdown has it, where it is more than the same text: escapes names itself."""
 
@@ -105,7 +105,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of values, with what each column is."""
+    """Rows of values, and the columns that they are in."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
@@ -274,7 +274,7 @@ def _in_csv(value: Any) -> Any:
 
 
 def json(table: Table) -> list[dict[str, Any]]:
-    """Return the rows for JSON, every number in full precision; what is not known or infinite is null."""
+    """Return the rows for JSON, every number in full precision; an unknown or infinite one is null."""
     columns = [(at, column.key) for at, column in enumerate(table.columns) if column.key]
     return [{key: _plain(row[at]) for at, key in columns} for row in table.rows]
 
