@@ -113,6 +113,8 @@ class Table:
     """Of each row; without any, no row is worse or better."""
     elsewhere: str = ""
     """Where the columns are that a narrow terminal has no room for."""
+    is_headed: bool = True
+    """Whether a terminal shows the headings."""
 
     def of(self, whose: Mapping[str, object]) -> Table:
         """Return the table with columns before its own, the same in each row: which profile and rank the rows are of.
@@ -180,7 +182,8 @@ def text(table: Table, width: int | None = None) -> list[TextLine]:
         _folded(terminal(columns[at].title or ""), size - _GAP if width is not None else None)
         for at, size in widths.items()
     ]
-    drawn = tabulate(narrowed, headers=headings, disable_numparse=True, tablefmt="simple").splitlines()
+    how: dict[str, Any] = {"headers": headings, "tablefmt": "simple"} if table.is_headed else {"tablefmt": "plain"}
+    drawn = tabulate(narrowed, disable_numparse=True, **how).splitlines()
     heights = [max((cell.count("\n") for cell in row), default=0) + 1 for row in narrowed]
     senses = table.senses or ["neither"] * len(heights)
     of_rows: list[Sense] = [sense for sense, height in zip(senses, heights) for _ in range(height)]
