@@ -1,6 +1,6 @@
 """Op-level performance regression testing of numerical and ML code, as a pytest plugin.
 
-Importing the package costs nothing: all but `op`, which library code may keep, is imported where it is asked for.
+Importing the package costs nothing: everything except `op`, which library code may keep, is imported on use.
 """
 
 from __future__ import annotations

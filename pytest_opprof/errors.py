@@ -1,13 +1,13 @@
-"""What can go wrong, told to the person who can mend it.
+"""Errors for the person who can fix them.
 
     OpprofError
-    ├── UsageError      a mark, flag, argument or name that means nothing
-    ├── BackendError    a profiler that cannot run here, or lost what it recorded
+    ├── UsageError      an invalid mark, flag, argument or name
+    ├── BackendError    a profiler that cannot run here, or lost part of its recording
     │   └── NothingMeasured  no profiler saw anything, so that nothing can be judged
     ├── BaselineError   a baseline file that cannot be read or written
     └── TraceError      a saved profile that cannot be read
 
-Every message says what was given, what is allowed and what to do next; the edges (pytest, the command line) print it
+Every message names the given value, the allowed values and the remedy; the edges (pytest, the command line) print it
 without a traceback.
 """
 
@@ -17,15 +17,15 @@ from collections.abc import Collection, Iterable
 
 
 class OpprofError(Exception):
-    """The root of every error this package raises on purpose."""
+    """The root of every error that this package raises on purpose."""
 
 
 class UsageError(OpprofError):
-    """A mark, flag, argument or name that means nothing."""
+    """An invalid mark, flag, argument or name."""
 
 
 class BackendError(OpprofError):
-    """A profiler that cannot run here, or lost what it recorded."""
+    """A profiler that cannot run here, or lost part of its recording."""
 
 
 class NothingMeasured(BackendError):
@@ -41,14 +41,14 @@ class TraceError(OpprofError):
 
 
 def unknown(name: str, known: Collection[str], what: str = "op", listed: Collection[str] = ()) -> UsageError:
-    """Return the error for a *name* that is not in *known*, with the nearest names, and with all that are *listed*."""
+    """Return the error for a *name* that is not in *known*, with the nearest names, and with all *listed* ones."""
     near = suggestion(name, known)
     more = f"{'' if near else '.'} Known: {', '.join(listed)}." if listed else ""
     return UsageError(f"unknown {what} {name!r}{near}{more}")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ``": did you mean 'Cast'?"`` for the names nearest to *name*, or nothing."""
+    """Return ``": did you mean 'Cast'?"`` for the names nearest to *name*, or ""."""
     # Imported here: only an error needs it.
     from difflib import get_close_matches
 

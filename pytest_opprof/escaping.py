@@ -1,17 +1,18 @@
-"""Names as each kind of output takes them. Names come out of files and tests: of them nothing is trusted.
+"""Escape names for each kind of output. Names come out of files and tests, so none of them is trusted.
 
-A name may move a terminal's cursor, begin a line that GitHub takes for a command, be a link or a mention in Markdown,
-or a formula in a spreadsheet. Pages escape by Jinja2's autoescape, with `terminal` for what a browser does not show.
+A name may move a terminal's cursor, begin a line that GitHub runs as a command, be a link or a mention in Markdown, or
+a formula in a spreadsheet. Pages escape by Jinja2's autoescape, with `terminal` for characters that a browser does not
+show.
 """
 
 from __future__ import annotations
 
 import re
 
+# ``::error file=a::text`` at the beginning of a line, and ``##[error]`` anywhere: commands in a workflow's log.
 _COMMAND = re.compile(r"^(\s*):(?=:.*::)|#(?=#\[)")
-"""``::error file=a::text`` at the beginning of a line, and ``##[error]`` anywhere: commands in a workflow's log."""
+# Markup of Markdown, HTML or GitHub (@name, #1, $x$, www.a); an underscore inside a word is none.
 _MARKUP = re.compile(r"[&<>\"@|`*\[\]\\~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|:(?=//)|(?<=[wW]{3})\.")
-"""What means something in Markdown, HTML or to GitHub (@name, #1, $x$, www.a); an underscore inside a word does not."""
 _FORMULAS = ("=", "+", "-", "@")
 
 
@@ -29,17 +30,17 @@ def terminal(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return *text* as it is to be read in Markdown: no markup, no link, and nobody is mentioned.
+    """Return *text* for Markdown: no markup, no link, and nobody is mentioned.
 
     >>> markdown("test_a[x|y]"), markdown("www.a.b")
     ('test_a&#91;x&#124;y&#93;', 'www&#46;a.b')
     """
-    # GitHub looks for mentions after entities are read: the space without width is what stops it.
+    # GitHub looks for mentions after entities are read; only the zero-width space stops it.
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};{'&#8203;' * (found[0] == '@')}", terminal(text))
 
 
 def csv_cell(text: str) -> str:
-    """Return *text* as a cell of CSV that no spreadsheet takes for a formula.
+    """Return *text* as a cell of CSV that no spreadsheet runs as a formula.
 
     >>> csv_cell("=1+1"), csv_cell("aten::add")
     ("'=1+1", 'aten::add')

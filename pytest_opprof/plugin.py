@@ -1,4 +1,4 @@
-"""The pytest plugin: flags, marks and the fixture. Imports nothing that costs: most runs do not measure."""
+"""The pytest plugin: flags, marks and the fixture. Imports nothing expensive, since most runs do not measure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MARKS = (
     " measure the test, as said; with rounds its body runs that many times and must be repeatable. Times are judged"
     " from 10 rounds on; 30 are better.",
 )
+# Variables that launchers set; `machine.ranks` reads them.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-"""Variables that launchers set; `machine.ranks` reads them."""
 _FLAGS = (
     ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "what records ops: a backend or several; opprof backends lists them (default: auto)"),
@@ -66,7 +66,7 @@ _FLAGS = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the flags, and their twins in the ini file."""
     group = parser.getgroup("opprof", "op-level performance")
-    # A flag with a twin defaults to None: False would hide what the ini file says.
+    # A flag with a twin defaults to None, because False would hide the ini file's value.
     group.addoption(
         "--opprof", action="store_true", default=None, help="measure marked tests; enforce their budgets and baselines"
     )
@@ -165,7 +165,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")
-    # Only to say that it is gone: each op of NumPy is seen.
+    # Kept only to report that it is gone, since opprof now sees each op of NumPy.
     group.addoption("--opprof-numpy", default=None, help=argparse.SUPPRESS)
     parser.addini("opprof_numpy", "gone: each op of NumPy is seen", default="")
     parser.addini("opprof_aliases", "lines RAW_NAME = Op: what the names of your own ops mean", type="linelist")
@@ -174,29 +174,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Set what PyTorch, CUDA and torch_npu read when they are first imported, which a conftest.py may do."""
+    """Set the variables that PyTorch, CUDA and torch_npu read at their first import, which a conftest.py may
+    trigger.
+    """
     if _is_active(early_config.known_args_namespace, early_config):
         # Without it the C++ kernels that torch.compile makes are not in any profile.
         os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
         if (early_config.known_args_namespace.opprof_timing or early_config.getini("opprof_timing")) == "sync":
-            # CUDA reads it when it is initialised: each launch of a kernel then returns when that is done.
+            # CUDA reads it when it is initialised: each launch then returns when its kernel is done.
             os.environ.setdefault("CUDA_LAUNCH_BLOCKING", "1")
-            # torch_npu reads it when it is imported: each op waits then, and none is queued.
+            # torch_npu reads it when it is imported: each op then waits, and none is queued.
             os.environ.setdefault("ASCEND_LAUNCH_BLOCKING", "1")
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Take the workers of pytest-xdist for the two sides of --opprof-against; pytest-xdist has counted them by now."""
+    """Use the workers of pytest-xdist for the two sides of --opprof-against; pytest-xdist has counted them by now."""
     options = config.option
     if options.opprof_against is not None and getattr(options, "dist", "no") != "no":
         options.opprof_against_workers = len(options.tx) or 1
         options.dist, options.tx, options.numprocesses = "no", [], 0
 
 
-# Of a rank after pytest has set its terminal up, which a rank other than 0 replaces.
+# In a rank after pytest has set up its terminal, which ranks other than 0 replace.
 @pytest.hookimpl(trylast=any(name in os.environ for name in _RANKS))
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks; in a run that measures, also what measures."""
+    """Register the marks; in a run that measures, also its hooks."""
     for mark in MARKS:
         config.addinivalue_line("markers", mark)
     if not _is_active(config.option, config):
@@ -218,25 +220,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> str | None:
-    """Say how many budgets are not enforced."""
+    """Print the number of budgets that are not enforced."""
     return _not_enforced(_idle_budgets(config, items))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the controller of pytest-xdist, which collects nothing itself."""
+    """Send the number to the controller of pytest-xdist, which collects nothing itself."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["opprof-idle"] = _idle_budgets(session.config, getattr(session, "items", []))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Hear it from a worker; each has collected every test."""
+    """Read the count from an xdist worker; every worker has the full count."""
     if idle := getattr(node, "workeroutput", {}).get("opprof-idle"):
         node.config.stash[_IDLE_IN_WORKERS] = idle
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say it at the end where the header could not."""
+    """Print the not-enforced line at the end of an xdist run."""
     if line := _not_enforced(config.stash.get(_IDLE_IN_WORKERS, 0)):
         terminalreporter.write_line(line)
 

@@ -1,4 +1,4 @@
-"""Whether a backend keeps the contract of docs/backends.md: for the tests of whoever writes one.
+"""Check that a backend keeps the contract of docs/backends.md, in its author's own tests.
 
     from pytest_opprof.backends import KnownWork
     from pytest_opprof.testing import check_backend
@@ -31,28 +31,28 @@ from .profile.op_profile import OpProfile
 
 __all__ = ["KnownWork", "check_backend", "promises"]
 WINDOWS = 200
+# The tolerance for the time of ops beyond their step, since clocks differ.
 CLOCK = 1.01
-"""How much longer than its step ops may take: clocks differ."""
+# The same for short steps: some profilers round to a microsecond an op.
 CLOCK_NS = 20_000
-"""The same for short steps: some profilers round to a microsecond an op."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What was found of one promise: nothing more where it is kept."""
+    """The result of one promise: no text if it is kept."""
 
     name: str
     broken: str = ""
-    """How it is broken."""
+    """How the backend breaks it."""
     left_out: str = ""
-    """Why it was not looked at."""
+    """Why it was not checked."""
 
 
 def check_backend(backend: Backend, work: KnownWork) -> list[str]:
-    """Measure known *work* in all ways that tests do; return what was left out, and why.
+    """Measure known *work* in all ways that tests do; return the promises left out, and why.
 
-    Raises BackendError for the first promise that *backend* breaks, or that it cannot run here; UsageError for *work*
-    of which nothing is known.
+    Raises BackendError for the first promise that *backend* breaks, or if it cannot run here; UsageError for *work*
+    without known ops.
     """
     __tracebackhide__ = True
     left_out = []
@@ -67,14 +67,14 @@ def check_backend(backend: Backend, work: KnownWork) -> list[str]:
 
 
 def promises(backend: Backend, work: KnownWork) -> Iterator[Promise]:
-    """Yield what was found of each promise, with the errors of `check_backend` where none can be looked at."""
+    """Yield the result of each promise. Raises the errors of `check_backend` if none can be checked."""
     if not work.ops or any(calls < 1 for calls in work.ops.values()):
         raise UsageError(f"KnownWork(ops={dict(work.ops)!r}): name at least one op, and how often one run shows it")
     ensure_available(backend)
     with failures_of(backend):
         backend.begin_test()
     subject = _Subject(backend, work)
-    work.run()  # what a framework does once only is not asked here
+    work.run()  # one-time work of a framework is not checked here
     for name, keeps in _PROMISES.items():
         try:
             yield Promise(name, broken=keeps(subject))
@@ -85,11 +85,11 @@ def promises(backend: Backend, work: KnownWork) -> Iterator[Promise]:
 
 
 class _LeftOutError(Exception):
-    """Why a promise cannot be looked at."""
+    """The reason why a promise cannot be checked."""
 
 
 class _MineError(Exception):
-    """What the body of a test raises."""
+    """The exception of a test's body."""
 
 
 class _Subject:
@@ -100,12 +100,12 @@ class _Subject:
         self.work = work
 
     def run(self, times: int = 1) -> None:
-        """Do the work so many times, wait for nothing, and drop the results."""
+        """Do the work *times* times, without waiting for it, and drop the results."""
         for _ in range(times):
             self.work.run()
 
     def recorder(self) -> Recorder:
-        """Return what measures as the plugin does where this backend was chosen."""
+        """Return a recorder like the plugin's for a chosen backend."""
         return Recorder([self.backend], Options(), explicit=True)
 
     def measured(self, body: Callable[[], object]) -> OpProfile:
@@ -116,13 +116,13 @@ class _Subject:
         return window.profile
 
     def wrong(self, profile: OpProfile, *runs: int) -> str:
-        """Return what is wrong with a profile whose steps did the work so many times."""
+        """Return the error of a profile whose steps did the work *runs* times; empty if there is none."""
         found = {stats.op: stats.calls for stats in profile.ops}
         expected = {op: tuple(calls * each for each in runs) for op, calls in self.work.ops.items() if any(runs)}
         return "" if found == expected else f"expected {_shown(expected)}; found {_shown(found)}"
 
     def wrong_after(self, runs: int = 1) -> str:
-        """Return what is wrong with the next window."""
+        """Return the error of the next window; empty if there is none."""
         wrong = self.wrong(self.measured(lambda: self.run(runs)), runs)
         return wrong and f"in the next window, {wrong}"
 
@@ -140,7 +140,7 @@ def _empty_window(subject: _Subject) -> str:
     try:
         return subject.wrong(subject.measured(lambda: None), 0)
     except NothingMeasured:
-        return ""  # it says that it is blind
+        return ""  # it declares itself blind
 
 
 def _many_windows(subject: _Subject) -> str:
@@ -183,7 +183,7 @@ def _moments(subject: _Subject) -> str:
         raise _LeftOutError("its log does not say when ops ran (EventLog.ran)")
     begin, end = profile.ran_ns[0]
     for start, stop, lane in zip(*(each.tolist() for each in (moments.start_ns, moments.end_ns, moments.lane))):
-        # A device may work on after the step; no thread of a CPU does, where results are waited for.
+        # A device may work on after the step; a CPU thread does not once results are waited for.
         is_late = profile.environment.device == "cpu" and stop > end + CLOCK_NS
         if start < begin - CLOCK_NS or stop < start or is_late:
             ran = f"{start - begin:,} to {stop - begin:,} ns after the begin of a step of {end - begin:,} ns"
@@ -330,7 +330,7 @@ def _first_use(subject: _Subject) -> str:
 
 
 def _in_fresh_process() -> None:
-    """Print what is wrong where a framework is used for the first time inside a window."""
+    """Print the error of a framework's first use inside a window."""
     path, module, name, code = json.load(sys.stdin)
     sys.path[:] = path
     backend: Backend = getattr(import_module(module), name)()
@@ -342,7 +342,7 @@ def _in_fresh_process() -> None:
     except NothingMeasured:
         wrong = wrong or f"in_use() is still false after {code!r}"
     except BackendError:
-        pass  # first imported inside the window: the user is told
+        pass  # first imported inside the window: the user gets a warning
     print(json.dumps([wrong]))
 
 

@@ -1,4 +1,4 @@
-"""Quantities as people write them: "100 us", "5%", "64 MiB", "2 GFLOP". The only module that knows units.
+"""Parse and write quantities: "100 us", "5%", "64 MiB", "2 GFLOP". The only module that knows units.
 
 Times are int nanoseconds, sizes int bytes, FLOPs int operations and shares fractions of 1 everywhere else.
 """
@@ -69,7 +69,7 @@ def parse_duration(text: object, what: str) -> int:
 
 
 def _of_dimension(text: object, dimension: Dimension) -> float | None:
-    """Return the value of a quantity; None for what is none, or one of another dimension."""
+    """Return the value of a quantity; None for anything else, or for another dimension."""
     try:
         quantity = parse(text) if isinstance(text, str) else None
     except UsageError:
@@ -111,12 +111,12 @@ def format_change(before: float, after: float) -> str:
 
 
 def format_range(low: float, high: float) -> str:
-    """Write what a relative change lies between: ``-12% to +45%``."""
+    """Write the bounds of a relative change: ``-12% to +45%``."""
     return f"{low:+.0%} to {high:+.0%}"
 
 
 def format_interval(before: float, after: float, between: tuple[float, float]) -> str:
-    """Write a relative change with what it lies *between*: ``+11% (8 to 14)``."""
+    """Write a relative change with its bounds *between*: ``+11% (8 to 14)``."""
     low, high = (100 * bound for bound in between)
     digits = 0 if high - low >= 2 else 1
     change, low, high = (round(each, digits) + 0.0 for each in (100 * (after / before - 1), low, high))  # no "-0"
@@ -124,7 +124,7 @@ def format_interval(before: float, after: float, between: tuple[float, float]) -
 
 
 def plural(number: object, what: str) -> str:
-    """Write how many there are of *what*, a number or a range: ``1 test``, ``2 processes``, ``1..2 calls``."""
+    """Write a number or range with its noun *what*: ``1 test``, ``2 processes``, ``1..2 calls``."""
     return f"{number} {what}" if str(number) == "1" else f"{number} {what}{'es' if what.endswith('s') else 's'}"
 
 

@@ -1,6 +1,6 @@
-"""Baselines in the repository: files, their entries, what is stale, what an update writes. Imports `results` and below.
+"""Baselines in the repository: files, their entries, stale entries, updates. Imports `results` and the packages below
+it.
 
-What a baseline keeps is `entry`; how that looks in the two files of a module is `file_types`; how they are read,
-matched and written is `file`, where they lie `paths`. A new fact of a window is a field in `entry` and in
-`file_types`, their versions are in `schemas`.
+`entry` is the content of a baseline; `file_types` its form in the files of a module; `file` reads, matches and writes
+them; `paths` locates them. A new fact of a window is a field in `entry` and in `file_types`; versions are in `schemas`.
 """

@@ -1,4 +1,4 @@
-"""Entries of a window that differ between ranks: by rank, those that are alike together (``"0"``, ``"1-3"``)."""
+"""Entries of a window that differ between ranks: by rank, equal ones together (``"0"``, ``"1-3"``)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 def of_rank(entry: WindowBaseline | None, rank: int) -> WindowBaseline | None:
-    """Return what *entry* keeps of a rank; None if nothing."""
+    """Return a rank's part of *entry*; None if there is none."""
     if entry is None or not entry.ranks:
         return entry
     return next((each for ranks, each in entry.ranks.items() if any(rank in part for part in numbers(ranks))), None)
 
 
 def combined(entries: Sequence[WindowBaseline | None]) -> WindowBaseline | None:
-    """Return one entry for those of all ranks, by their number; None where no rank has one.
+    """Return one entry for all ranks, given theirs by number; None if no rank has one.
 
-    Ranks make the same calls in most tests: then it is one for all, with ranges of what else differs (the memory that
-    is held at the end of a round is that of buffers which another thread is still to free). Else it is that of the
-    first rank that has one, and has all of them.
+    Ranks make the same calls in most tests: there is then one entry for all, with ranges of other facts (the memory
+    held at the end of a round differs, since another thread is still to free some buffers). Otherwise it is the entry
+    of the first rank that has one, and contains all of them.
     """
     alike: list[tuple[list[int], list[WindowBaseline]]] = []
     for rank, entry in enumerate(entries):
@@ -49,7 +49,7 @@ def combined(entries: Sequence[WindowBaseline | None]) -> WindowBaseline | None:
 
 
 def numbers(ranks: str) -> list[range]:
-    """Return the ranks that `spelled` wrote. Raises ValueError for other text.
+    """Parse the ranks that `spelled` wrote. Raises ValueError for other text.
 
     >>> numbers("0,2-4")
     [range(0, 1), range(2, 5)]
@@ -64,7 +64,7 @@ def numbers(ranks: str) -> list[range]:
 
 
 def problem(keys: Iterable[str], size: int) -> str:
-    """Return what is wrong with the keys of a file for so many ranks; empty if nothing."""
+    """Return the error in the keys of a file for *size* ranks; empty if there is none."""
     try:
         parts = sorted((part for ranks in keys for part in numbers(ranks)), key=lambda part: part.start)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a baseline keeps of one window: its calls, and what each process timed."""
+"""The baseline of one window: its calls, and the times of each process."""
 
 from __future__ import annotations
 
@@ -30,53 +30,53 @@ class WindowBaseline:
     """One window of one test."""
 
     ops: Mapping[str, OpCounts]
-    """By op, its calls and what they worked on."""
+    """The calls and work of each op."""
     times: Mapping[str, tuple[ProcessTimes, ...]] = field(default_factory=dict)
-    """By machine: what each process timed."""
+    """By machine: the times of each process."""
     mismatched: Mapping[str, KeptTimes] = field(default_factory=dict)
-    """By machine: what the file has of times of other calls. Nothing is judged by it, and nothing but an update of this
-    window drops it: who reverts the calls may put them back."""
+    """By machine: stored times that belong to other calls. They judge nothing, and only an update of this window drops
+    them, because reverting the calls may make them valid again."""
     facts: Mapping[str, Range] = field(default_factory=dict)
-    """What is known of the window as a whole (`verdict.facts`), unless it follows from its calls."""
+    """The facts of the window as a whole (`verdict.facts`), except facts that follow from its calls."""
     python: Mapping[str, str] = field(default_factory=dict)
-    """The versions of Python and of packages that its calls of Python functions are of; empty where it has none."""
+    """The versions of Python and of packages for its calls of Python functions; empty if it has none."""
     ranks: Mapping[str, WindowBaseline] = field(default_factory=dict)
-    """Where ranks differ, the entry of each (`by_rank`); all else here is then that of the first of them."""
+    """If ranks differ, the entry of each (`by_rank`); all other fields are then those of the first of them."""
     coarse: Mapping[str, Coarse] = field(default_factory=dict)
-    """By machine and Python (`identity.with_python`): what a round takes, coarsely."""
+    """By machine and Python (`identity.with_python`): the coarse time of a round."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
-        """Return what a baseline keeps of *profile*, measured in one process on *machine*."""
+        """Return the baseline of *profile*, measured in one process on *machine*."""
         run = run_of(profile, threads)
         return cls(counts_of(profile), {machine: (run,)} if run else {})
 
     @property
     def processes(self) -> list[ProcessTimes]:
-        """What each process timed, of all machines."""
+        """The times of each process, of all machines."""
         return [run for runs in self.times.values() for run in runs]
 
     @property
     def all_facts(self) -> dict[str, Range]:
-        """What is known of the window as a whole."""
+        """The facts of the window as a whole."""
         return {**derived(self.ops), **self.facts}
 
     def comparable(self, now: Mapping[str, str]) -> WindowBaseline:
-        """Return it without the calls of Python functions, where these *now* are of other versions."""
+        """Return the entry without calls of Python functions, if the versions *now* differ."""
         if not other_versions(self.python, now):
             return self
         return replace(self, facts={name: each for name, each in self.facts.items() if name not in OF_PYTHON})
 
     def lacks_python(self, now: WindowBaseline) -> bool:
-        """Tell whether *now* has calls of Python functions that this has not, or has of other versions."""
+        """Return True if *now* has calls of Python functions that this entry lacks, or has for other versions."""
         return bool(now.python) and (not self.python or bool(other_versions(self.python, now.python)))
 
     def allows(self, now: WindowBaseline) -> bool:
-        """Tell whether the calls and facts of *now* are no change."""
+        """Return True if the calls and facts of *now* are no change."""
         return self._allows_ops(now) and not self._changed_facts(now)
 
     def _changed_facts(self, now: WindowBaseline) -> list[str]:
-        """Return the facts that changed: none that varies with the ops."""
+        """Return the changed facts, except facts that vary with the ops."""
         vary = any(each.some_vary for each in self.ops.values())
         before = self.comparable(now.python).all_facts
         return [name for name, _ in compared(before, now.all_facts, "") if not (vary and before[name].varies)]
@@ -88,11 +88,11 @@ class WindowBaseline:
         )
 
     def updated(self, now: WindowBaseline, machine: str, times_changed: bool) -> WindowBaseline:
-        """Return the entry to keep after a run that did *now*, accepted.
+        """Return the entry to keep after an accepted run that measured *now*.
 
-        Where the calls are the same, times of other machines stay, and those of this one unless they are missing, too
-        few, of other rounds or threads, or *times_changed*: an update writes only what it has something to say about.
-        Times are of calls: other facts alone drop none. Times in the file that are of other calls go.
+        If the calls are the same, times of other machines stay. Times of this machine stay too, unless they are
+        missing, too few, of other rounds or threads, or *times_changed*: an update writes only relevant changes. Times
+        belong to calls, so a change of other facts drops none. Stored times of other calls are dropped.
         """
         if not self._allows_ops(now):
             return now
@@ -103,7 +103,7 @@ class WindowBaseline:
         facts |= {name: now.all_facts[name] for name in self._changed_facts(now)}
         python = self.python
         if self.lacks_python(now) or any(name in OF_PYTHON for name in self._changed_facts(now)):
-            # All of them: one run counted them together.
+            # All of them, because one run counted them together.
             python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
         facts = _that_do_not_follow(facts, ops)
         return replace(
@@ -117,7 +117,7 @@ class WindowBaseline:
         )
 
     def lacks_coarse(self, machine: str, now: Coarse) -> bool:
-        """Tell whether what a round takes on *machine* is to be recorded: it is not known, or no longer so."""
+        """Return True if the coarse time of a round on *machine* should be recorded: it is unknown, or has changed."""
         return machine not in self.coarse or coarse.differs(self.coarse[machine], now)
 
     def _is_unlike(self, now: WindowBaseline, machine: str) -> bool:
@@ -126,8 +126,8 @@ class WindowBaseline:
         return few or {(run.rounds, run.threads) for run in before} != {(run.rounds, run.threads) for run in after}
 
 
+# The entry of a window without any work.
 NOTHING = WindowBaseline({})
-"""What did nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Baselines:
     environment: Environment
     tests: Mapping[str, Mapping[str, WindowBaseline]] = field(default_factory=dict)
     unused_times: tuple[str, ...] = ()
-    """The times in its files that nothing is judged by, and why, in words."""
+    """The times in its files that judge nothing, and why, in words."""
 
     @property
     def windows(self) -> dict[tuple[str, str], WindowBaseline]:
@@ -146,12 +146,12 @@ class Baselines:
 
 
 def entry_of(window: WindowResult) -> WindowBaseline:
-    """Return what a baseline keeps of a window; times measured in parallel are not kept."""
+    """Return the baseline of a measured window; times measured in parallel are left out."""
     ops = {**window.counts, **window.vary}
     facts = _that_do_not_follow({**window.fact_ranges, **window.facts_vary}, ops)
     versions = window.python.versions if window.python else {}
     times = {window.machine: window.processes} if window.processes else {}
-    # Ranks wait for each other, in the CPU time of some libraries.
+    # Ranks wait for each other, which takes CPU time in some libraries.
     is_kept = window.coarse is not None and window.environment.ranks == 1
     coarse = {with_python(window.machine): window.coarse} if window.coarse is not None and is_kept else {}
     return WindowBaseline(ops, times, facts=facts, python=versions, coarse=coarse)

@@ -1,10 +1,10 @@
-"""What each test did when it was last accepted: JSON files in the repository, made to be reviewed.
+"""Read and write baselines: JSON files in the repository with each test's last accepted result, made for review.
 
 ``baselines/torch-2.13.0-cpu-x86_64/tests/test_model.py.json`` holds the calls of the tests of one module in one
 environment. Keys are sorted, one op a line, with its dtypes, bytes and FLOPs: a change of an op is a changed line, and
 nothing else is. Beside it, ``test_model.py.times.json`` holds the raw rounds of several processes, by machine: calls
-agree between CPU models, times do not. They name the calls that were timed by a digest: after a merge or a revert of
-one file of the two, times of other calls are not used.
+agree between CPU models, times do not. They name the timed calls by a digest: after a merge or a revert of one file of
+the two, times of other calls are not used.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from .file_types import CallsFile, KeptCoarse, KeptTimes, KeptWindow, TimesFile
 
 _Kind = TypeVar("_Kind")
+# The conditions of the rounds in the file, if known: the key, and the field of ProcessTimes.
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
-"""What the file tells of how the rounds were measured, where it is known: the key, and the field of ProcessTimes."""
 
 
 def load(path: Path) -> Baselines:
     """Read and check the file of calls at *path*, and that of times beside it.
 
-    Raises BaselineError, with what to do, for one that cannot be used. Returns at once for a file that is no baseline:
-    size is bounded, nesting too.
+    Raises BaselineError, with a remedy, for an unusable one. Returns at once for a file that is no baseline: size is
+    bounded, nesting too.
     """
     from .file_types import CallsFile
 
@@ -62,7 +62,7 @@ def load(path: Path) -> Baselines:
 
 
 def _check_window(path: Path, where: str, kept: KeptWindow) -> None:
-    """Raise BaselineError for what a window cannot have done."""
+    """Raise BaselineError for values that a window cannot have."""
     if not _has_ops(kept) or kept.ranks:
         raise _broken(path, f"{where}: has {'ranks in ranks' if kept.ranks else 'no ops'}")
     if unknown := kept.facts.keys() - FACTS.keys():
@@ -117,7 +117,7 @@ def _shown(*where: str) -> str:
 
 
 def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
-    """Return the baselines of a module. Raises BaselineError where *times*, read from *path*, do not fit its calls."""
+    """Return the baselines of a module. Raises BaselineError if *times*, read from *path*, do not fit its calls."""
     if times and times.environment != calls.environment:
         raise _broken(path, "['environment']: is not that of the calls beside it")
     tests: dict[str, dict[str, WindowBaseline]] = {}
@@ -151,7 +151,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 
 
 def _entry(kept: KeptWindow) -> WindowBaseline:
-    """Return what a window or a rank did, without times."""
+    """Return the entry of a window or a rank, without times."""
     return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python)
 
 
@@ -164,15 +164,14 @@ def _has_ops(kept: KeptWindow) -> bool:
 
 
 def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[Path]:
-    """Write the file of calls at *path* and that of times beside it, and return which of them changed.
+    """Write the file of calls at *path* and that of times beside it, and return the ones that changed.
 
-    Each is the old one or the new one, never half of it; one that would say the same stays as it is, and one with
-    nothing to say is removed. What is not whole yet lies in the folder *through*, or beside them. Raises BaselineError
-    when one cannot be written.
+    A write is atomic; a file with the same content stays as it is, and one without content is removed. Unfinished files
+    lie in the folder *through*, or beside the target. Raises BaselineError if one cannot be written.
     """
     calls, times = _documents(baselines)
     changed = []
-    # Times first: an interruption leaves times of calls that are not there yet, which nothing is judged by.
+    # Times first: an interruption leaves times of calls that are not there yet, which judge nothing.
     has_times = bool(times.times or times.coarse)
     for at, document, has_any in ((times_of(path), times, has_times), (path, calls, bool(calls.tests))):
         content = plain(document)
@@ -189,7 +188,7 @@ def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[
 
 
 def _holds(path: Path, content: object) -> bool:
-    """Tell whether the file at *path* says this already, in whatever layout."""
+    """Return True if the file at *path* already has this content, in whatever layout."""
     try:
         return os.path.exists(path) and read_document(path, "baseline file") == content
     except BaselineError:
@@ -236,7 +235,7 @@ def _coarse(kept: KeptCoarse) -> Coarse:
 
 
 def _kept_window(entry: WindowBaseline) -> KeptWindow:
-    """Return what the file has of an entry; amounts of 0 are left out, as are those that are not known."""
+    """Return the file's form of an entry; amounts of 0 are left out, like unknown ones."""
     from msgspec.structs import replace as with_fields
 
     from .file_types import KeptWindow
@@ -249,7 +248,7 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
 
 
 def _timed(window: KeptWindow) -> object:
-    """Return what the times of a *window* are of, as JSON has it: its ops."""
+    """Return the calls to which the times of a *window* belong, for JSON: its ops."""
     return plain([_ops_of(window), {ranks: _ops_of(each) for ranks, each in window.ranks.items()}])
 
 
@@ -270,17 +269,17 @@ def _kept_times(runs: Sequence[ProcessTimes], calls_digest: str) -> KeptTimes:
 
 
 def _microseconds(times_ns: Iterable[int]) -> list[float]:
-    """Three significant digits: two processes of the same code differ by more."""
+    """Round to three significant digits: two processes of the same code differ by more."""
     rounded = (float(f"{ns / 1000:.3g}") for ns in times_ns)
     return [int(us) if us.is_integer() else us for us in rounded]
 
 
+# The keys of a window beside its ops.
 _ON_ONE_LINE = ("facts", "python")
-"""What a window has beside its ops."""
 
 
 def _pretty(value: object, indent: str = "", under: str = "") -> str:
-    """Return JSON with sorted keys and one key a line, an op with all that is known of it on one."""
+    """Return JSON with sorted keys and one key a line; an op is one line."""
     if not isinstance(value, Mapping) or not value or under in _ON_ONE_LINE:
         return json.dumps(value, sort_keys=True) + ("" if indent else "\n")
     inside = indent + " "

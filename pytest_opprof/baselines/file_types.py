@@ -1,7 +1,8 @@
-"""What the files of a module hold, as types: files are decoded into them, and their JSON Schemas are made of them.
+"""The content of a module's files as types: files are decoded into them, and their JSON Schemas are generated from
+them.
 
-``python -m pytest_opprof.baselines.file_types`` (`make schemas`) writes the published schemas anew. Imported only where
-a baseline is read or written: it needs msgspec.
+``python -m pytest_opprof.baselines.file_types`` (`make schemas`) writes the published schemas anew. Imported only to
+read or write a baseline, since it needs msgspec.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _Processes = Annotated[list[_Rounds], Meta(min_length=1)]
 
 
 class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one window of a test did in one round."""
+    """The calls and facts of one window of a test in one round."""
 
     ops: Annotated[
         dict[str, OpCounts] | UnsetType,
@@ -50,7 +51,7 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """``test_x.py.json``: what is reviewed."""
+    """``test_x.py.json``: the file for review."""
 
     environment: EnvironmentJson
     schema: Literal[4]
@@ -61,7 +62,7 @@ class CallsFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeptTimes(Struct, frozen=True, forbid_unknown_fields=True):
-    """What each process timed of a window on one machine, in microseconds: a list of rounds for each process."""
+    """The times of each process for a window on one machine, in microseconds: a list of rounds for each process."""
 
     calls_digest: Annotated[str, Meta(description="Of the calls that were timed: beside others they are not used.")]
     ops_us: Annotated[dict[str, _Processes], Meta(description="By op: its self time in each round.")]
@@ -84,7 +85,7 @@ _Span = Annotated[list[Annotated[float, Meta(ge=0, le=1e12)]], Meta(min_length=2
 
 
 class KeptCoarse(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a round of a window takes on one machine, from the least to the most of some processes, rounded."""
+    """The time of a window's round on one machine, from the minimum to the maximum of some processes, rounded."""
 
     cpu_ms: Annotated[_Span, Meta(description="CPU time of the process, in milliseconds.")]
     processes: Annotated[int, Meta(ge=1, le=10**6)]
@@ -92,7 +93,7 @@ class KeptCoarse(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TimesFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``test_x.py.times.json``: the samples that times are judged by."""
+    """``test_x.py.times.json``: the samples by which times are judged."""
 
     environment: EnvironmentJson
     schema: Literal[1]
@@ -107,7 +108,7 @@ class TimesFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A line of code: its file relative to pytest's root directory, its function, and what it says."""
+    """A line of code: its file relative to pytest's root directory, its function, and its text."""
 
     file: str
     function: str
@@ -119,7 +120,7 @@ _WorkByOp = dict[str, Annotated[list[Annotated[int, Meta(ge=0, le=10**18)] | Non
 
 
 class KeptSites(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the ops of one window came from in one round."""
+    """The source lines of the ops of one window in one round."""
 
     backward: Annotated[
         dict[str, _CallsByOp],
@@ -136,7 +137,7 @@ class KeptSites(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class SitesFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """``test_x.py.sites.json``: where ops came from, to tell new lines from old ones. Nothing is judged by it."""
+    """``test_x.py.sites.json``: the source lines of ops, to tell new lines from old ones. It judges nothing."""
 
     chains: Annotated[
         dict[str, Annotated[list[str], Meta(max_length=1000)]],
@@ -154,7 +155,7 @@ _ByName = dict[str, Annotated[int, Meta(ge=0, le=10**15)]]
 
 
 class KeptFunctions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How often one window called each Python function in one round."""
+    """The calls of each Python function by one window in one round."""
 
     functions: Annotated[dict[str, _ByName], Meta(description="By module or class, then by name: calls.")] = {}
     loops: Annotated[
@@ -165,7 +166,7 @@ class KeptFunctions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class PythonFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """``test_x.py.python.json``: which functions were called, to tell which of them grew. Nothing is judged by it."""
+    """``test_x.py.python.json``: the called functions, to tell which of them grew. It judges nothing."""
 
     schema: Literal[1]
     tests: Annotated[

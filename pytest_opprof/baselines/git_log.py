@@ -1,6 +1,6 @@
-"""The commits that changed baselines, as git tells them: two processes, however many commits there are.
+"""The commits that changed baselines, from git: two processes, however many commits there are.
 
-`git log --raw` names the contents that changed, `git cat-file --batch` gives them. A `git show` for each file takes a
+`git log --raw` names the changed contents, `git cat-file --batch` prints them. A `git show` for each file takes a
 hundred times as long, `git log -p` as long again.
 """
 
@@ -16,45 +16,45 @@ from ..machine.git import contents, git
 from .paths import has_calls
 
 _WHAT = "opprof history"
+# The modes of files; others are links, submodules, and deleted files.
 _FILES = ("100644", "100755")
-"""The modes of files; others are of links and submodules, and of what is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What a commit did to a file of calls."""
+    """The change of a file of calls in a commit."""
 
     path: PurePosixPath
     """Below the folder of baselines."""
     old: str
-    """The git object that it held before; empty where it was not there."""
+    """The git object before; empty if the file did not exist."""
     new: str
-    """The git object that it holds now; empty where it is gone."""
+    """The git object now; empty if the file is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that changed calls of baselines, beside what its first parent has."""
+    """A commit that changed calls of baselines against its first parent."""
 
     name: str
     """Its hash."""
     time_s: int
-    """When it was committed, Unix time."""
+    """The commit time, Unix time."""
     subject: str
     has_parents: bool
-    """As far as this repository goes: the oldest of a shallow clone has none in it."""
+    """Within this repository: the oldest commit of a shallow clone has none."""
     files: tuple[FileChange, ...]
 
     @property
     def day(self) -> str:
-        """When it was committed, as a date of UTC."""
+        """The commit date in UTC."""
         return datetime.fromtimestamp(self.time_s, timezone.utc).strftime("%Y-%m-%d")
 
 
 def commits(folder: Path) -> list[Commit]:
     """Return the commits up to HEAD that changed calls in *folder*, the oldest first. Raises UsageError.
 
-    Of a merge, what it changed in the branch that it was merged into: that is when it came to be there.
+    A merge counts with its changes of the target branch, because that is when they arrived there.
     """
     command = (
         *("-c", "log.showRoot=true", "-c", "log.diffMerges=separate", "-c", "log.showSignature=false"),
@@ -71,7 +71,7 @@ def commits(folder: Path) -> list[Commit]:
 
 
 def parsed(log: str) -> Iterator[Commit]:
-    """Yield the commits of what `git log --raw -z` said, but those that changed no file of calls."""
+    """Yield the commits in the output of `git log --raw -z`, except commits that changed no file of calls."""
     words = log.split("\0")
     at = 0
     while at + 4 <= len(words):
@@ -82,7 +82,7 @@ def parsed(log: str) -> Iterator[Commit]:
             _, mode, old, new, _ = words[at].split()
             path = PurePosixPath(words[at + 1])
             at += 2
-            # A file directly in the folder is of no environment.
+            # A file directly in the folder belongs to no environment.
             if len(path.parts) > 1 and has_calls(path):
                 files.append(FileChange(path, old if old.strip("0") else "", new if mode in _FILES else ""))
         if files:
@@ -90,21 +90,22 @@ def parsed(log: str) -> Iterator[Commit]:
 
 
 def objects(folder: Path, names: Sequence[str]) -> Iterator[bytes]:
-    """Yield what git has under each of the *names*, in their order. Raises UsageError."""
+    """Yield git's content for each of the *names*, in their order. Raises UsageError."""
     return contents(folder, _WHAT, names)
 
 
 def is_cut(found: Sequence[Commit], first: bytes) -> bool:
-    """Tell whether commits before those *found* are missing, in a shallow clone; *first* is the oldest as git keeps it.
+    """Return True if commits before the *found* ones are missing, in a shallow clone; *first* is the oldest commit
+    object.
 
-    Git hides the parents of the oldest commit that it has, but does not change what that says.
+    Git hides the parents of the oldest commit that it has, but does not change its content.
     """
     head = first.partition(b"\n\n")[0]
     return bool(found) and not found[0].has_parents and b"\nparent " in head
 
 
 def after(folder: Path, revision: str) -> frozenset[str]:
-    """Return which commits came after *revision*, on the way of `commits`. Raises UsageError."""
+    """Return the commits after *revision*, on the path of `commits`. Raises UsageError."""
     try:
         git(folder, _WHAT, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except UsageError:

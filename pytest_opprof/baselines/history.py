@@ -1,4 +1,4 @@
-"""How the calls in baselines came to be what they are: what each commit changed, by op, window and environment.
+"""The history of calls in baselines: the changes of each commit, by op, window and environment.
 
 Pure: `git_log` asks git. Only calls are decoded.
 """
@@ -38,8 +38,8 @@ class _File(msgspec.Struct, gc=False):
 
 
 _Calls = Mapping[str, int]
+# By test and window.
 _Windows = Mapping[tuple[str, str], _Calls]
-"""By test and window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +47,39 @@ class Change:
     """Calls of an op in a window that a commit changed."""
 
     at: int
-    """Which commit, by its number in `History.commits`."""
+    """The commit, by its number in `History.commits`."""
     environment: str
     """Its folder."""
     test: str
-    """As it is called now: a file that was renamed has its new name."""
+    """By its current name: a renamed file has its new name."""
     window: str
     op: str
     before: int | None
-    """In the worst round; None where the window was not there."""
+    """In the worst round; None if the window did not exist."""
     after: int | None
 
     @property
     def calls(self) -> int:
-        """How many calls more there are."""
+        """The number of extra calls."""
         return (self.after or 0) - (self.before or 0)
 
     @property
     def is_of_code(self) -> bool:
-        """Whether the window was there before and after: what comes and goes with a test is no change of its code."""
+        """Whether the window existed before and after: calls that come and go with a test are no change of its code."""
         return self.before is not None and self.after is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one commit did to the calls of an op."""
+    """The change of an op's calls in one commit."""
 
     at: int
     calls: int
-    """How many more, in windows that were there before and after."""
+    """Extra calls in windows that existed before and after."""
     arrived: int
-    """How many more by windows that came or went."""
+    """Extra calls from windows that came or went."""
     tests: tuple[str, ...]
-    """Those that changed, sorted."""
+    """The changed tests, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +91,24 @@ class OpHistory:
     """After the commit that brought the tests; of commits since a revision, before them."""
     now: int
     totals: Mapping[int, int]
-    """By commit: the calls after it, where it changed them."""
+    """By commit: the calls after it, if it changed them."""
     steps: tuple[Step, ...]
-    """In the order of the commits, after that which brought the tests."""
+    """In the order of the commits, after the one that brought the tests."""
 
     @property
     def biggest(self) -> Step:
-        """The step that changed most, of code if any did."""
+        """The step with the largest change, of code if any."""
         return max(self.steps, key=lambda step: (abs(step.calls), abs(step.arrived), -step.at))
 
     @property
     def arrived(self) -> int:
-        """How many calls came with windows that came or went."""
+        """The number of calls from windows that came or went."""
         return sum(step.arrived for step in self.steps)
 
 
 @dataclass(slots=True)
 class History:
-    """What became of calls in a folder of baselines."""
+    """The changes of calls in a folder of baselines."""
 
     commits: Sequence[Commit]
     changes: list[Change] = field(default_factory=list)
@@ -117,11 +117,11 @@ class History:
     titles: dict[str, str] = field(default_factory=dict)
     """By folder: the environment in words."""
     unread: list[str] = field(default_factory=list)
-    """What could not be read, and why: it counts as not changed."""
+    """Unreadable contents, and why: they count as unchanged."""
 
     @property
     def tests(self) -> set[str]:
-        """All that ever had a baseline."""
+        """All tests that ever had a baseline."""
         return {change.test for change in self.changes}
 
     def commits_of(self, environment: str, since: frozenset[str] | None = None) -> list[int]:
@@ -134,7 +134,7 @@ class History:
     ) -> list[OpHistory]:
         """Return the ops of an environment whose calls changed, the biggest step first.
 
-        *wants* tells which tests count; what came before the commits *since* is where they begin.
+        *wants* returns whether a test counts; the state before the commits *since* is the beginning.
         """
         chosen = [each for each in self.changes if each.environment == environment and wants(each.test)]
         begin = min((change.at for change in chosen), default=0)
@@ -165,10 +165,10 @@ def blobs(commits: Iterable[Commit]) -> list[str]:
 
 
 def history(commits: Sequence[Commit], contents: Iterable[bytes]) -> History:
-    """Return what *commits* changed, the oldest first; *contents* are those of `blobs`, read as they come.
+    """Return the changes of *commits*, the oldest first; *contents* are those of `blobs`, read as they come.
 
-    A body holds the windows inside it, so of a test that has one only that is followed. A file that got another name
-    and nothing else keeps its tests.
+    A body holds the windows inside it, so of a test that has one only the body is followed. A file that only got
+    another name keeps its tests.
     """
     decoder = msgspec.json.Decoder(_File, dec_hook=of_json)
     found, given = History(commits), iter(contents)
@@ -204,7 +204,7 @@ def history(commits: Sequence[Commit], contents: Iterable[bytes]) -> History:
 
 
 def _moves(commit: Commit) -> dict[PurePosixPath, PurePosixPath]:
-    """Return the new name of each file that only got another name, in the same environment."""
+    """Return the new name of each file that was only renamed, in the same environment."""
     gone = {(change.path.parts[0], change.old): change.path for change in commit.files if not change.new}
     come = [change for change in commit.files if change.new and not change.old]
     return {
@@ -221,7 +221,7 @@ def _without_moves(commit: Commit) -> Iterator[FileChange]:
 
 
 def _names_now(commits: Sequence[Commit]) -> dict[tuple[int, PurePosixPath], PurePosixPath]:
-    """Return what each file that a commit changed is called now, or was when it went."""
+    """Return the current name of each file that a commit changed, or its last name if it is gone."""
     later, names = dict[PurePosixPath, PurePosixPath](), dict[tuple[int, PurePosixPath], PurePosixPath]()
     for at in range(len(commits) - 1, -1, -1):
         for change in commits[at].files:

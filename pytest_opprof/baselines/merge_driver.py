@@ -1,4 +1,4 @@
-"""A merge driver for git: three versions of one baseline file become one, by entries and ops instead of lines."""
+"""A merge driver for git: merge three versions of one baseline file by entries and ops instead of lines."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _VERSIONS = ("the common version", "ours", "theirs")
 
 
 def merge(base: Path, ours: Path, theirs: Path, name: Path) -> Mapping[Window, list[str]]:
-    """Write to *ours* what it and *theirs* made of *base*; return the conflicts.
+    """Write the merge of *ours* and *theirs* against *base* to *ours*; return the conflicts.
 
-    *name* is what the repository calls the file. An empty file has no entries: both sides added it. Raises
-    BaselineError for a file that cannot be read, or where no entry is left; *ours* stays as it is then.
+    *name* is the file's path in the repository. An empty file has no entries: both sides added it. Raises BaselineError
+    for an unreadable file, or if no entry is left; *ours* stays as it is then.
     """
     found = Merge("in ours", "in theirs")
     at, merge_files = _kind(name)
     with scratch() as folder:
-        # Readers find a file beside one of calls by its name: each version lies in a folder of its own.
+        # Readers find a file beside the file of calls by its name, so each version lies in a folder of its own.
         versions = [folder / said / "test.py.json" for said in _VERSIONS]
         for source, version in zip((base, ours, theirs), versions):
             version.parent.mkdir()
@@ -50,7 +50,7 @@ _Files = Callable[[Sequence[Path], Path, Merge], None]
 
 
 def _kind(name: Path) -> tuple[Callable[[Path], Path], _Files]:
-    """Return where the file is beside one of calls, and the function that merges three of them."""
+    """Return the function that locates the file beside a file of calls, and the function that merges three of them."""
     if paths.has_calls(name):
         return (lambda path: path), _merge_calls
     by_end: dict[str, tuple[Callable[[Path], Path], _Files]] = {
@@ -70,7 +70,7 @@ def _merge_times(versions: Sequence[Path], merged: Path, found: Merge) -> None:
 
 
 def _times(path: Path) -> Baselines:
-    """Return what a file of times holds by itself: entries without calls, so that its times are those of others."""
+    """Return the content of a file of times by itself: entries without calls, so that its times belong to others."""
     beside = paths.times_of(path)
     content, times = file.load_times(beside), beside.read_bytes()
     windows = [
@@ -101,10 +101,10 @@ def _merge_sites(versions: Sequence[Path], merged: Path, found: Merge) -> None:
 def _merge_functions(versions: Sequence[Path], merged: Path, found: Merge) -> None:
     for at in map(paths.python_of, versions):
         if os.path.exists(at):
-            python_file.load(at)  # which says what is wrong with it
+            python_file.load(at)  # which reports the error in it
     read = [python_file.read(path) for path in versions]
     base, ours, theirs = ({} if isinstance(each, str) else each for each in read)
-    # Nothing is judged by it: ours stands where both changed it.
+    # It judges nothing, so ours wins if both changed it.
     both = by_key(base, ours, theirs, lambda _, before, one, other: one or other)
     python_file.save(merged, ((*where, functions) for where, functions in both.items()), _kept(both))
 

@@ -1,5 +1,4 @@
-"""Where baseline files are: of a test module and environment one of calls, of times, of call sites and of
-Python functions."""
+"""Paths of baseline files: one of calls, times, call sites and Python functions for a test module and environment."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from ..profile.environment import Environment
 
 _PARENT = "_parent_"
 _TIMES, _SITES, _PYTHON = ".times", ".sites", ".python"
+# The suffixes of the files beside the file of calls, and their replacement for a module named ``package.times``.
 _MODULES = {_TIMES: "._times_", _SITES: "._sites_", _PYTHON: "._python_"}
-"""What the names of the files beside that of calls end in, and that of a module ``package.times``, which must not."""
 
 
 @lru_cache(maxsize=256)  # a run asks three times for each test
@@ -52,7 +51,7 @@ def files(root: Path) -> Iterator[Path]:
 
 
 def has_calls(path: PurePath) -> bool:
-    """Tell whether the baseline file at *path* is one of calls, by its name."""
+    """Return True if the baseline file at *path* is one of calls, by its name."""
     return path.suffix == ".json" and not path.stem.endswith((_TIMES, _SITES, _PYTHON))
 
 

@@ -1,7 +1,7 @@
-"""How often each Python function was called when a baseline was recorded: ``test_x.py.python.json``.
+"""The calls of each Python function when a baseline was recorded: ``test_x.py.python.json``.
 
-Nothing is judged by it: the number of all calls is a fact in the file of calls. It is read where a test fails for that
-number, to say which functions grew; what is wrong with it is said there.
+It judges nothing: the number of all calls is a fact in the file of calls. It is read if a test fails for that number,
+to tell which functions grew; its errors are reported there.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from .file_types import PythonFile
 
 
+# Up to this number all functions are kept. Half of the tests of pandas' groupby call 500 and more, three quarters of
+# which no more than ten times: of these a fourth is kept, 4 KiB a test.
 _ALL = 100
-"""Of so many functions all are kept. Half of the tests of pandas' groupby call 500 and more, three quarters of which no
-more than ten times: of these a fourth is kept, 4 KiB a test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The calls of one window: by function, and the rounds of loops by the function that they are in."""
+    """The calls of one window: by function, and the loop iterations by the function that contains them."""
 
     calls: Before = NOTHING
     loops: Before = NOTHING
 
     @classmethod
     def of(cls, calls: Mapping[str, int], loops: Mapping[str, int]) -> Functions:
-        """Return what is kept of a window: all of few functions, of many those that say most."""
+        """Return the functions to keep of a window: all of few, or the most telling of many."""
         return cls(_enough(calls), _enough(loops))
 
 
@@ -48,13 +48,13 @@ def _enough(calls: Mapping[str, int]) -> Before:
     return Before({name: each for name, each in calls.items() if each > FLOOR}, FLOOR)
 
 
+# By test and window.
 ModulePython = Mapping[tuple[str, str], Functions]
-"""By test and window."""
 PythonChange = tuple[str, str, Functions]
 
 
 def read(path: Path) -> ModulePython | str:
-    """Return what is kept beside the file of calls at *path*, or in words why none can be used."""
+    """Return the content beside the file of calls at *path*, or in words why it is unusable."""
     at = python_of(path)
     if not os.path.exists(at):  # which raises nothing
         return f"there is no {at}; pytest --opprof-update --opprof-python writes it"
@@ -91,9 +91,8 @@ def save(
 ) -> list[Path]:
     """Write the functions of windows beside the file of calls at *path*, and return the files that changed.
 
-    Those of windows that are not *kept* (by test: those that have calls) are dropped; a file without any is removed,
-    one that cannot be read is replaced where there is something to write. Raises BaselineError when it cannot be
-    written.
+    Functions of windows that are not *kept* (by test: windows with calls) are dropped; a file without any is removed,
+    an unreadable one is replaced if there is anything to write. Raises BaselineError if it cannot be written.
     """
     from msgspec import to_builtins
 

@@ -1,4 +1,4 @@
-"""The schema versions of baseline files. A file of another one is an error: there was no release that wrote it."""
+"""The schema versions of baseline files. A file of another version is an error: no release wrote one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PYTHON_SCHEMA: Final = 1
 
 
 def check_version(document: dict[str, Any], path: Path, known: int) -> None:
-    """Raise BaselineError for a *document* that has no schema version, or another than the one that is *known*."""
+    """Raise BaselineError for a *document* without a schema version, or with another one than *known*."""
     version = document.get("schema")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise BaselineError(f"{path}: has no schema version; this is no baseline file of pytest-opprof")
@@ -32,5 +32,5 @@ def check_version(document: dict[str, Any], path: Path, known: int) -> None:
 
 
 def digest(calls: object) -> str:
-    """Return what tells the *calls* of a window, as JSON has them, from others."""
+    """Return a digest that identifies the *calls* of a window, in their JSON form."""
     return hashlib.sha256(json.dumps(calls, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
-"""Bring together the baselines that several machines wrote, each for its part of the tests.
+"""Merge the baselines that several machines wrote, each for its part of the tests.
 
-All parts began from the same baselines, which are the target, or from none. So a part has a say in an entry only where
-it differs from the target's, and a part that lacks a test says nothing of it: the test ran on another machine.
+All parts began from the same baselines, the target's, or from none. A part therefore decides about an entry only if it
+differs from the target's, and a part that lacks a test does not remove it: the test ran on another machine.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .three_way import Merge, Window, merged_sites, of_one
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What comes of the parts."""
+    """The merged parts."""
 
     store: Store
     """Of the target, with the changes; `Store.save` writes them."""
     changed: set[str] = field(default_factory=set)
     """The tests whose entries change."""
     conflicts: list[str] = field(default_factory=list)
-    """What parts say differently, in words."""
+    """The disagreements of parts, in words."""
 
 
 def merge(target: Path, parts: Sequence[Path]) -> Merged:
-    """Bring *parts* together in *target*, of which nothing is written yet. Raises BaselineError and UsageError."""
+    """Merge *parts* into *target*, without writing it yet. Raises BaselineError and UsageError."""
     found = Merged(Store(target))
     modules: dict[tuple[Environment, str], dict[Path, Store]] = {}
     for part in parts:
@@ -84,7 +84,7 @@ def _merge_module(found: Merged, environment: Environment, module: str, parts: M
 
 
 def _merge_beside(target: Store, where: tuple[Environment, str, str, str], parts: Sequence[Store]) -> None:
-    """Take over the lines and the Python functions of a window."""
+    """Merge the lines and the Python functions of a window."""
     before = {} if isinstance(kept := target.sites(*where), str) else kept
     sites = before
     for store in parts:

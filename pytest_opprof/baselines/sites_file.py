@@ -1,8 +1,8 @@
-"""Where ops came from when their baseline was recorded: ``test_x.py.sites.json`` beside the file of calls.
+"""The source lines of ops when their baseline was recorded: ``test_x.py.sites.json`` beside the file of calls.
 
-Nothing is judged by it. It is read only when a test fails, to tell which lines have more calls than before, and what is
-wrong with it is said there. Lines have no numbers, so that code which only moves changes nothing. Frames and chains are
-named by what they say: a new one changes no other, and what two branches add merges as a rule.
+It judges nothing. It is read only if a test fails, to tell which lines have more calls than before, and its errors are
+reported there. Lines have no numbers, so that moved code changes nothing. Frames and chains are named by their content:
+a new one changes no other, and additions of two branches merge as a rule.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from .file_types import KeptSites, SitesFile
 
 _Said = TypeVar("_Said", bound=Hashable)
+# The length of a frame's or chain's name: one in a million others shares five letters, and then both get longer.
 _LEAST_LETTERS = 5
-"""Of the name of a frame or chain: one in a million others has the same five, and then both are longer."""
+# A test, a window, and the source lines of its ops.
 SiteChange = tuple[str, str, WindowSites]
-"""A test, a window, and where the ops of it came from."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleSites:
-    """What is kept of the tests of one module."""
+    """The stored sites of the tests of one module."""
 
     file: SitesFile
 
     def of(self, test: str, window: str) -> WindowSites | None:
-        """Return the sites of a window, None if none are kept."""
+        """Return the sites of a window, None if none are stored."""
         kept = self.file.tests.get(test, {}).get(window)
         return None if kept is None else self._of(kept)
 
@@ -66,7 +66,7 @@ class ModuleSites:
 
 
 def read(path: Path) -> ModuleSites | str:
-    """Return the sites that are kept beside the file of calls at *path*, or in words why none can be used."""
+    """Return the sites beside the file of calls at *path*, or in words why they are unusable."""
     at = sites_of(path)
     if not os.path.exists(at):  # which raises nothing
         return f"no sites are kept: there is no {at}; pytest --opprof-update writes it"
@@ -112,10 +112,9 @@ def save(
 ) -> list[Path]:
     """Write the sites of windows beside the file of calls at *path*, and return the files that changed.
 
-    Sites of windows that are not *kept* (by test: those that have calls) are dropped; a file without any is removed.
-    One that cannot be read is replaced where there is something to write, and else left as it is. Each is the old one
-    or the new one, never half of it; what is not whole yet lies in the folder *through*, or beside it. Raises
-    BaselineError when it cannot be written.
+    Sites of windows that are not *kept* (by test: windows with calls) are dropped; a file without any is removed. An
+    unreadable file is replaced if there is anything to write, and otherwise left alone. A write is atomic; unfinished
+    files lie in the folder *through*, or beside the target. Raises BaselineError if it cannot be written.
     """
     from msgspec import to_builtins
 
@@ -168,7 +167,7 @@ def _kept(calls: Calls) -> int | list[int]:
 
 
 def _names(every: Iterable[_Said]) -> dict[_Said, str]:
-    """Return a short name of each, made of what it says."""
+    """Return a short name for each, made of its content."""
     left = {each: hashlib.sha256(json.dumps(each).encode()).hexdigest() for each in every}
     found: dict[_Said, str] = {}
     letters = _LEAST_LETTERS

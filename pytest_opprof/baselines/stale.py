@@ -1,4 +1,4 @@
-"""Baselines whose test, parameter or window is gone: judged only where this run can know."""
+"""Find stale baselines, whose test, parameter or window is gone: only if this run can know."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .entry import Baselines
 
 
 class Collected:
-    """The tests that exist, by module, as far as this run looked.
+    """The existing tests, by module, as far as this run collected them.
 
-    A module of which only some tests were asked for (``test_a.py::test_b``, ``--lf``) says nothing about the others.
+    A module with only some requested tests (``test_a.py::test_b``, ``--lf``) tells nothing about the others.
     """
 
     def __init__(self, root: Path, asked: Iterable[str], base: Path, partial: bool = False) -> None:
@@ -35,20 +35,20 @@ class Collected:
         return {module: sorted(tests) for module, tests in self.tests.items()}
 
     def merge(self, plain: Mapping[str, Any]) -> None:
-        """Add what a worker collected."""
+        """Add a worker's collected tests."""
         for module, tests in plain.items():
             self.tests.setdefault(module, set()).update(tests)
 
     def knows(self, module: str) -> bool:
-        """Tell whether this run can say anything of the tests of *module*."""
+        """Return True if this run knows the tests of *module*."""
         return module in self.tests or not self.has_file(module)
 
     def has_file(self, module: str) -> bool:
-        """Tell whether the file of *module* is there; of one that is called by its dotted name nobody knows."""
+        """Return True if the file of *module* exists; True for a dotted name, whose file is unknown."""
         return not is_file(module) or (self._root / module).exists()
 
     def is_gone(self, module: str, test: str, parameters: bool = True) -> bool:
-        """Tell whether the test surely does not exist any more, with all its *parameters* or with any."""
+        """Return True if the test surely no longer exists, with all its *parameters* or with any."""
         if not self.has_file(module):
             return True
         if self._partial or module not in self.tests or (self._root / module).resolve() in self._in_part:
@@ -67,9 +67,9 @@ def stale(
 ) -> Iterator[tuple[Path, str]]:
     """Yield (file, test) for each baseline in the environment *folders* below *root* whose test is gone.
 
-    Parameters of a test count only for the CPU unless *any_device*: others may be there where that device is.
+    Parameters of a test count only for the CPU unless *any_device*: other devices may have other ones.
 
-    A file that cannot be read is no matter of this function: the tests that need it say so.
+    An unreadable file is ignored here: the tests that need it report it.
     """
     for path in paths.files(root):
         if path.relative_to(root).parts[0] in folders:
@@ -90,7 +90,8 @@ def renamed(
     read: Callable[[Path], Baselines | BaselineError],
     lacking: Mapping[str, Collection[str]],
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield (old module, new module, number of tests) where a file that is gone has what a new one is *lacking*.
+    """Yield (old module, new module, number of tests) if a file that is gone has the baselines that a new one is
+    *lacking*.
 
     *lacking* are the tests without a baseline by module.
     """

@@ -27,19 +27,19 @@ _Change = tuple[str, str, "WindowBaseline | None"]
 
 
 class Saved(NamedTuple):
-    """What became of the changes."""
+    """The result of `Store.save`."""
 
     files: list[Path]
     """The files that were written or removed."""
     errors: Mapping[Path, str]
-    """Why others could not be, by the file of calls."""
+    """The write errors of other files, by the file of calls."""
 
 
 class Store:
-    """Baseline files below *root*, read where they are needed."""
+    """Baseline files below *root*, read when needed."""
 
     def __init__(self, root: Path, rank: int = 0) -> None:
-        """*rank* is that whose entries are looked up, where ranks differ."""
+        """*rank* selects the entries, if ranks differ."""
         self.root = root
         self._rank = rank
         self._read: dict[Path, Baselines | BaselineError] = {}
@@ -51,20 +51,20 @@ class Store:
         self._python_changes: dict[Path, list[PythonChange]] = {}
 
     def entry(self, environment: Environment, module: str, test: str, window: str) -> WindowBaseline | None:
-        """Return the baseline of a window, None if there is none. Raises BaselineError for a file that is broken.
+        """Return the baseline of a window, None if there is none. Raises BaselineError for a broken file.
 
-        A baseline of the same device and the same versions counts though other frameworks recorded it: a window that
-        runs its first op of another framework did change.
+        A baseline of the same device and the same versions counts even if other frameworks recorded it: a window that
+        runs its first op of another framework has changed.
         """
         return of_rank(self.of_all_ranks(environment, module, test, window), self._rank)
 
     def of_all_ranks(self, environment: Environment, module: str, test: str, window: str) -> WindowBaseline | None:
-        """Return the same, with the entries of all ranks."""
+        """Return the baseline of a window with the entries of all ranks."""
         home = self.home(environment, module, test, window)
         return None if home is None else self._content(home, module).tests[test][window]
 
     def home(self, environment: Environment, module: str, test: str, window: str) -> Environment | None:
-        """Return the environment whose baseline `entry` is."""
+        """Return the environment of the baseline that `entry` returns."""
         if window in self._content(environment, module).tests.get(test, {}):
             return environment
         for content in self._elsewhere(environment, module):
@@ -82,16 +82,16 @@ class Store:
         return [other.environment.full for other in self._elsewhere(environment, module) if test in other.tests]
 
     def runs(self, module: str, machine: str) -> Iterator[ProcessTimes]:
-        """Yield what processes timed on *machine* for the baselines of *module*, in any environment."""
+        """Yield the process times on *machine* in the baselines of *module*, in any environment."""
         for _, content in self._of(module):
             for windows in content.tests.values():
                 for entry in windows.values():
                     yield from entry.times.get(machine, ())
 
     def sites(self, environment: Environment, module: str, test: str, window: str) -> WindowSites | str:
-        """Return where the ops of a window came from when its baseline was recorded, or in words why nobody knows.
+        """Return the stored source lines of a window's ops, or in words why they are unknown.
 
-        Raises BaselineError for a file of calls that is broken.
+        Raises BaselineError for a broken file of calls.
         """
         path = paths.path_of(self.root, self.home(environment, module, test, window) or environment, module)
         if path not in self._sites:
@@ -103,9 +103,9 @@ class Store:
         return lacking if (sites := kept.of(test, window)) is None else sites
 
     def functions(self, environment: Environment, module: str, test: str, window: str) -> Functions | str:
-        """Return how often a window called each Python function when its baseline was recorded, or why nobody knows.
+        """Return the stored calls of each Python function in a window, or why they are unknown.
 
-        Raises BaselineError for a file of calls that is broken.
+        Raises BaselineError for a broken file of calls.
         """
         path = paths.path_of(self.root, self.home(environment, module, test, window) or environment, module)
         if path not in self._python:
@@ -144,15 +144,15 @@ class Store:
         self._change(environment, module, (test, window, None))
 
     def at(self, path: Path) -> Baselines | BaselineError:
-        """Return what a file holds, or why it cannot be read; each file is read once."""
+        """Return the content of a file, or its error; each file is read once."""
         if path not in self._read:
             self._read[path] = _loaded(path)
         return self._read[path]
 
     def drop_tests(self, path: Path, tests: Iterable[str]) -> None:
-        """Remove all that a file has of *tests*, and times that nothing is judged by; `save` writes it.
+        """Remove all entries of *tests* in a file, and times that judge nothing; `save` writes it.
 
-        Raises BaselineError for a file that is broken.
+        Raises BaselineError for a broken file.
         """
         content, module = self._loaded(path), paths.module_of(self.root, path)
         self._changes.setdefault(path, (content.environment, []))
@@ -165,10 +165,10 @@ class Store:
                     self._change(content.environment, module, (test, window, replace(entry, mismatched={})))
 
     def move(self, old: str, new: str) -> int:
-        """Let the baselines of *old* be those of *new*, in every environment; `save` writes it. Return how many tests.
+        """Move the baselines of *old* to *new*, in every environment; `save` writes it. Return the number of tests.
 
-        Both are folders, modules, or tests (``module::test``, of which all parameters move). Raises UsageError for one
-        of each, and BaselineError where *new* has a baseline.
+        Both are folders, modules, or tests (``module::test``, with all parameters). Raises UsageError for a mix, and
+        BaselineError if *new* has a baseline.
         """
         (old_module, old_test), (new_module, new_test) = split_id(old), split_id(new)
         if bool(old_test) is not bool(new_test):
@@ -199,16 +199,17 @@ class Store:
         return len({(target_module, target) for *_, target_module, target, _ in found})
 
     def save(self, patience_s: float = PATIENCE_S) -> Saved:
-        """Write or remove the changed files. One that cannot be written keeps no other from being written.
+        """Write or remove the changed files. A write error of one does not stop the others.
 
-        Raises BaselineError where none can be: another run writes for too long, or the folder cannot be written to.
+        Raises BaselineError if none can be written: another run writes for too long, or the folder is read-only.
         """
         if not self._changes:
             return Saved([], {})
         files: list[Path] = []
         errors: dict[Path, str] = {}
         with writing(self.root, patience_s) as unfinished:
-            # What loses entries comes last, and stays where the file was not written that they may have moved to.
+            # Files that only lose entries come last, and stay if a file was not written to which these entries may have
+            # moved.
             for path in sorted(self._changes, key=self._only_loses):
                 if errors and self._only_loses(path) and not all(map(self._only_loses, errors)):
                     continue
@@ -236,10 +237,10 @@ class Store:
         return bool(changes) and all(entry is None for *_, entry in changes)
 
     def _write(self, path: Path, unfinished: Path, files: list[Path]) -> None:
-        """Write what is changed of the module at *path*, and add the *files* that changed. Raises BaselineError."""
+        """Write the changes of the module at *path*, and add the *files* that changed. Raises BaselineError."""
         check_inside(self.root, path)
         environment, changes = self._changes[path]
-        # Read again: another run may have written other tests of the module meanwhile.
+        # Read again, because another run may have written other tests of the module meanwhile.
         self._read.pop(path, None)
         written = _with(self._own(path, environment), changes)
         files += file.save(path, written, unfinished)
@@ -252,12 +253,12 @@ class Store:
         self._changes.setdefault(path, (environment, []))[1].append(change)
 
     def _elsewhere(self, environment: Environment, module: str) -> Iterator[Baselines]:
-        """Yield what other environments have of *module*."""
+        """Yield the content of other environments for *module*."""
         own = paths.path_of(self.root, environment, module)
         yield from (content for path, content in self._of(module) if path != own)
 
     def _of(self, module: str) -> Iterator[tuple[Path, Baselines]]:
-        """Yield the files of *module*, of any environment; a file that is broken is for its own run to say."""
+        """Yield the files of *module*, of any environment; a broken file is reported by its own run."""
         if self._paths is None:
             self._paths = {}
             for path in paths.files(self.root):
@@ -271,7 +272,7 @@ class Store:
         return self._own(paths.path_of(self.root, environment, module), environment)
 
     def _own(self, path: Path, environment: Environment) -> Baselines:
-        """Return what the file of *environment* holds, nothing if there is none. Raises BaselineError."""
+        """Return the content of the file of *environment*, empty if there is none. Raises BaselineError."""
         if path not in self._read and not os.path.exists(path):  # which raises nothing: a name may be too long
             self._read[path] = Baselines(environment)
         content = self._loaded(path)
@@ -290,7 +291,7 @@ class Store:
 
 
 def _renamed(name: str, old: str, new: str, before_rest: str) -> str | None:
-    """Return *name* with *old*, at its beginning, replaced; None if that is not its beginning."""
+    """Return *name* with *old*, at its beginning, replaced; None if it begins differently."""
     rest = name.removeprefix(old)
     return new + rest if name.startswith(old) and (not rest or rest[0] in before_rest) else None
 

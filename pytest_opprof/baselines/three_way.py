@@ -1,7 +1,7 @@
-"""Merge what two sides made of the same baselines, entry by entry and op by op, as git merges lines.
+"""Merge two sides' changes of the same baselines, entry by entry and op by op, as git merges lines.
 
-A side that left something as it was has no say in it. Where both changed the same op to different numbers, nobody can
-tell how often the merged code runs it: that is a conflict, and the merge keeps the first side's number.
+An unchanged side does not decide. If both changed the same op to different numbers, the number of the merged code is
+unknown: that is a conflict, and the merge keeps the first side's number.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Number = TypeVar("_Number", Range, OpCounts)
+# A test and a window of it.
 Window = tuple[str, str]
-"""A test and a window of it."""
 
 
 def by_key(
@@ -31,7 +31,7 @@ def by_key(
     theirs: Mapping[_Key, _Value],
     both: Callable[[_Key, _Value | None, _Value | None, _Value | None], _Value | None],
 ) -> dict[_Key, _Value]:
-    """Merge mappings key by key; *both* decides where both sides changed a key: of its base, ours and theirs."""
+    """Merge mappings key by key; *both* decides if both sides changed a key, given its base, ours and theirs."""
     found = {}
     for key in dict.fromkeys([*ours, *theirs]):
         value = of_one(key, base.get(key), ours.get(key), theirs.get(key), both)
@@ -47,19 +47,19 @@ def of_one(
     theirs: _Value | None,
     both: Callable[[_Key, _Value | None, _Value | None, _Value | None], _Value | None],
 ) -> _Value | None:
-    """Merge what one key has; None is nothing."""
+    """Merge the values of one key; None is nothing."""
     if ours == theirs or theirs == base:
         return ours
     return theirs if ours == base else both(key, base, ours, theirs)
 
 
 class Merge:
-    """A merge of windows, and the conflicts found in it; *sides* is what messages call the two."""
+    """A merge of windows, and the conflicts found in it; *sides* names the two in messages."""
 
     def __init__(self, ours: str = "here", theirs: str = "there") -> None:
         self._sides = ours, theirs
         self.conflicts: dict[Window, list[str]] = {}
-        """By test and window: what both sides changed, in words."""
+        """By test and window: the conflicts, in words."""
 
     def window(
         self,
@@ -93,7 +93,7 @@ class Merge:
                 )
             else:
                 python = theirs.python
-        # Times are of calls: with other ops beside them they would be judged as what they are not.
+        # Times belong to calls: beside other ops they would be misjudged.
         timed = [side.times if side.ops == ops else {} for side in (before, ours, theirs)]
         return WindowBaseline(
             ops,
@@ -126,16 +126,18 @@ class Merge:
 
 
 def merged_sites(base: WindowSites, ours: WindowSites, theirs: WindowSites) -> WindowSites:
-    """Merge which lines ask for the ops of a window: nothing is judged by it, so ours stands where both changed it."""
+    """Merge the source lines of the ops of a window: they judge nothing, so ours wins if both changed them."""
     return by_key(base, ours, theirs, lambda _, before, one, other: one or other)
 
 
 def _faster(_: str, before: Coarse | None, one: Coarse | None, other: Coarse | None) -> Coarse | None:
-    """Return the faster: where it is too strict, a run says so and asks for an update; the slower would pass unseen."""
+    """Return the faster time: if it is too strict, a run reports it and asks for an update; the slower would pass
+    unnoticed.
+    """
     return min((each for each in (one, other) if each), key=lambda each: each.cpu_ns[1], default=None)
 
 
 def _of_new_calls(_: str, before: KeptTimes | None, one: KeptTimes | None, other: KeptTimes | None) -> KeptTimes | None:
-    """Return the times of calls that changed: a run does not judge by times of other calls than its baseline has."""
+    """Return the times of changed calls: a run does not judge by times of other calls than its baseline's."""
     is_of_old = one is not None and before is not None and one.calls_digest == before.calls_digest
     return (other or one) if is_of_old else (one or other)

@@ -1,4 +1,4 @@
-"""Which baselines a run replaces, and with what."""
+"""Replace baselines: which ones a run replaces, and by what content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS = ("new", "changed", "unchanged")
 
 
 class Updates:
-    """What a run that may write baselines makes of them."""
+    """The baseline changes of a run that may write them."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -35,19 +35,19 @@ class Updates:
         self._new: set[_Where] = set()
         """The windows that had no baseline before this run."""
         self.others: Sequence[Mapping[str, TestRecord]] = ()
-        """What other ranks measured, by test: from rank 1 on."""
+        """The measurements of other ranks, by test: from rank 1 on."""
 
     def is_new(self, test: TestRecord) -> bool:
-        """Tell whether *test* has no baseline at all."""
+        """Return True if *test* has no baseline at all."""
         entries = [self._store.entry(*_where(test.id, window)) for window in _compared(test)]
         return bool(entries) and not any(entries)
 
     def changes_calls(self, test: TestRecord) -> bool:
-        """Tell whether `write` would change the calls that are kept of *test*."""
+        """Return True if `write` would change the stored calls of *test*."""
         return any(self._changes_calls(_where(test.id, window), window) for window in _compared(test))
 
     def changes_coarse(self, test: TestRecord) -> bool:
-        """Tell whether `write` would record what a round of *test* takes here, coarsely."""
+        """Return True if `write` would record the coarse time of *test* here."""
         return any(self._changes_coarse(_where(test.id, window), window) for window in _compared(test))
 
     def _changes_coarse(self, where: _Where, window: WindowResult) -> bool:
@@ -63,11 +63,11 @@ class Updates:
         return not base.allows(now) or base.lacks_python(now)
 
     def lacks_sites(self, test: TestRecord) -> bool:
-        """Tell whether it is not kept of a window of *test* which lines ask for its ops."""
+        """Return True if a window of *test* has no stored source lines."""
         return any(self._lacks_sites(_where(test.id, window)) for window in _compared(test))
 
     def _lacks_sites(self, where: _Where) -> bool:
-        """Tell whether no lines are kept of a window, or in an old file: without FLOPs that its calls have."""
+        """Return True if a window has no stored lines, or only old ones without FLOPs that its calls have."""
         sites, base = self._store.sites(*where), self._store.entry(*where)
         if isinstance(sites, str):
             return True
@@ -75,14 +75,14 @@ class Updates:
         return computes and all(calls.flops is None for of_op in sites.values() for calls in of_op.values())
 
     def write_sites(self, test: TestRecord, sites: Mapping[str, SitesByOp]) -> None:
-        """Keep which lines ask for the ops of a test, by window."""
+        """Store the source lines of a test's ops, by window."""
         for window in _compared(test):
             where = _where(test.id, window)
             if self._store.entry(*where) and (found := sites.get(window.name)):
                 self._store.put_sites(*where, kept_sites(found))
 
     def lacks_times(self, node_id: str, window: WindowResult) -> bool:
-        """Tell whether the baseline of a window needs times that more processes have to give."""
+        """Return True if the baseline of a window needs times from more processes."""
         base = self._store.entry(*_where(node_id, window))
         if window.processes:
             entry = self._entry_to_put(_where(node_id, window), window)
@@ -93,7 +93,7 @@ class Updates:
     def write(self, tests: Iterable[TestRecord], times: bool) -> tuple[dict[str, int], Saved]:
         """Write the baselines of the tests that passed; without new *times* of windows that are still being timed.
 
-        Return of how many tests they are new, changed, unchanged, not written, and the files. Raises BaselineError.
+        Return the numbers of tests that are new, changed, unchanged, not written, and the files. Raises BaselineError.
         """
         words: dict[str, str] = {}
         for test in tests:
@@ -109,7 +109,7 @@ class Updates:
         return {word: counts[word] for word in (*_WORDS, *({"not written"} & counts.keys()))}, saved
 
     def gone_windows(self, record: TestRecord) -> Iterator[tuple[Environment, str]]:
-        """Yield the windows that have a baseline and were not measured; a body is only where somebody asks for it."""
+        """Yield the windows that have a baseline and were not measured; a body is measured only on request."""
         for environment, windows in by_environment(record).items():
             for window in set(self._store.windows(environment, *split_id(record.id))) - windows - {BODY}:
                 yield environment, window
@@ -132,7 +132,7 @@ class Updates:
         return word
 
     def _put_functions(self, where: _Where, window: WindowResult, is_changed: bool) -> None:
-        """Keep how often each Python function was called, where a baseline has none or is written anew."""
+        """Store the calls of Python functions, if a baseline has none or is written anew."""
         found = window.python
         if found is None or found.uncounted or (self._settings.update == "new" and not is_changed):
             return
@@ -169,24 +169,24 @@ class Updates:
         return None if entry == base else entry
 
     def _is_noisy(self, runs: Sequence[ProcessTimes]) -> bool:
-        """Tell whether the times of a baseline are too noisy to be judged by."""
+        """Return True if the times of a baseline are too noisy for judging."""
         least = min(STORED_RULE.least_base_processes, len(runs))
         weak = clean_processes(runs) < least or has_lone_best(runs, self._settings.tolerances)
         return self._settings.noise != "ignore" and weak
 
 
 def _compared(test: TestRecord) -> list[WindowResult]:
-    """Return the windows of a test that have baselines: none of one that failed."""
+    """Return the windows of a test that have baselines: none if the test failed."""
     return [window for window in test.windows if window.verdict is not None] if test.outcome == "passed" else []
 
 
 def _where(node_id: str, window: WindowResult) -> _Where:
-    """Return what finds the baseline of a window in the store."""
+    """Return the key of a window's baseline in the store."""
     return (window.environment.environment, *split_id(node_id), window.name)
 
 
 def by_environment(record: TestRecord) -> dict[Environment, set[str]]:
-    """Return the names of the windows of a test that were measured, by what measured them."""
+    """Return the names of a test's measured windows, by environment."""
     found: dict[Environment, set[str]] = {}
     for window in record.windows:
         found.setdefault(window.environment.environment, set()).add(window.name)

@@ -1,7 +1,7 @@
-"""The folder ``.opprof`` among the baselines: the lock of the run that writes them, and files that are not whole yet.
+"""The folder ``.opprof`` among the baselines: the lock of the writing run, and unfinished files.
 
-It lies among them because everybody who writes the same files sees the same folder there, also from containers, jobs
-and build sandboxes with a temporary folder of their own. Git ignores it.
+It lies among them because all writers of the same files see the same folder there, also from containers, jobs and build
+sandboxes with a temporary folder of their own. Git ignores it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ..errors import BaselineError, UsageError
 from ..machine.atomic_write import UNFINISHED
 from . import paths
 
+# The longest wait for another run that writes baselines; writing takes milliseconds.
 PATIENCE_S = 60
-"""How long to wait for another run that writes baselines; it takes milliseconds."""
 _FOLDER, _LOCK = ".opprof", "lock"
+# Bytes that must fit on the disk before tests are measured for minutes; a module has some kilobytes.
 _ROOM = 1 << 16
-"""Bytes that have to fit on the disk before tests are measured for minutes; a module has some kilobytes."""
 
 
 @contextmanager
 def writing(root: Path, patience_s: float = PATIENCE_S) -> Iterator[Path]:
-    """Let one process at a time read, change and write the files below *root*; yield where unfinished files lie.
+    """Let one process at a time read, change and write the files below *root*; yield the folder of unfinished files.
 
     Raises BaselineError.
     """
@@ -36,7 +36,7 @@ def writing(root: Path, patience_s: float = PATIENCE_S) -> Iterator[Path]:
     folder = root / _FOLDER
     try:
         _make(folder)
-        # Who may write baselines may lock them: of several users of a group, too.
+        # Everyone who may write baselines may lock them, also several users of a group.
         lock = FileLock(folder / _LOCK, timeout=patience_s, mode=root.stat().st_mode & 0o666)
         lock.acquire()
     except Timeout:
@@ -46,7 +46,7 @@ def writing(root: Path, patience_s: float = PATIENCE_S) -> Iterator[Path]:
         why = getattr(error, "strerror", None) or error
         raise BaselineError(f"{folder / _LOCK}: cannot be locked: {why}; no baselines were written") from None
     try:
-        for left in folder.glob(f".*{UNFINISHED}"):  # of a run that was killed: who holds the lock writes alone
+        for left in folder.glob(f".*{UNFINISHED}"):  # of a run that was killed: the lock's owner writes alone
             left.unlink(missing_ok=True)
         yield folder
     finally:
@@ -54,8 +54,8 @@ def writing(root: Path, patience_s: float = PATIENCE_S) -> Iterator[Path]:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder, which git ignores, unless it is there. Raises OSError."""
-    if folder.is_symlink():  # it may come with a repository, and lead to files that are no business of ours
+    """Make the folder, which git ignores, unless it exists. Raises OSError."""
+    if folder.is_symlink():  # it may come with a repository, and lead to unrelated files
         raise OSError("the folder is a link; remove it")
     if not folder.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,10 +66,10 @@ def _make(folder: Path) -> None:
 
 
 def check_writable(root: Path) -> None:
-    """Raise UsageError where no baselines could be written below *root*; leaves nothing behind."""
+    """Raise UsageError if no baselines could be written below *root*; leaves nothing behind."""
     there = next(each for each in (root, *root.absolute().parents) if os.path.lexists(each))
     try:
-        with tempfile.TemporaryFile(dir=there) as file:  # which has no name, where the system can do that
+        with tempfile.TemporaryFile(dir=there) as file:  # which has no name, if the system supports that
             file.write(bytes(_ROOM))
     except OSError as error:
         raise UsageError(_cannot(there, error.strerror or str(error))) from None
@@ -86,7 +86,7 @@ def _cannot(folder: Path, why: str) -> str:
 
 
 def check_inside(root: Path, path: Path) -> None:
-    """Raise BaselineError for a file in a folder that a link leads to from below *root* to a place outside of it."""
+    """Raise BaselineError if a link leads from below *root* to a file in a folder outside of it."""
     real = os.path.realpath(path.parent)
     if not Path(real).is_relative_to(os.path.realpath(root)):
         raise BaselineError(

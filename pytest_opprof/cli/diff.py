@@ -172,7 +172,16 @@ class _OfProfiles:
         from ..report.html import diff_page, page
 
         sides = [
-            diff_page.Compared(str(side.path), side.told, self._environment(side)) for side in (self.base, self.now)
+            diff_page.Compared(
+                str(side.path),
+                side.told,
+                numbers.environment.environment.full,
+                numbers.environment.environment.device,
+                numbers.rounds,
+                side.whole.step if side.whole else "",
+            )
+            for side in (self.base, self.now)
+            for numbers in (side.only(self.arguments.test, self.arguments.window).numbers,)
         ]
         cut = [
             f"{side.path}: was read in part (--partial): the rest is missing"

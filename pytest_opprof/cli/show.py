@@ -96,7 +96,7 @@ def _page(arguments: argparse.Namespace) -> bool:
         raise UsageError(
             f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
         )
-    asked = Asked.of(arguments)
+    asked = Asked.of(arguments, sites=arguments.rank != "all")
     (found, saved), *more = profiles = opened(arguments.file, asked, Profiles).each
     if more:
         page.write(arguments.output, show_ranks.page(profiles, arguments), "-o")

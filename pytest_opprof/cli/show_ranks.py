@@ -51,7 +51,9 @@ def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argp
     ranks = [f"rank {each}" if isinstance(each, int) else each for each in names]
     remarks = [f"{rank}: {remark}" for rank, (_, saved) in zip(ranks, profiles) for remark in reading.remarks(saved)]
     found = spread([saved for _, saved in profiles])
-    return ranks_page.html(found, ranks, str(arguments.file), source, remarks)
+    has_kernels = any(saved.kernels for _, saved in profiles)
+    without = [rank for rank, (_, saved) in zip(ranks, profiles) if has_kernels and not saved.kernels]
+    return ranks_page.html(found, ranks, str(arguments.file), source, remarks, without)
 
 
 def _names(found: Sequence[formats.Found], folder: Path) -> list[int] | list[str]:

@@ -1,5 +1,5 @@
-"""The machine that a process runs on: which one it is, its cores, load, threads, files.
+"""The machine that a process runs on: its identity, cores, load, threads, files.
 
-Imports `units` and `errors` alone. What decides how long code takes beside the code, and can be asked of the system,
+Imports only `units` and `errors`. Everything besides the code that affects its time, and that the system can tell,
 belongs here.
 """

@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all."""
+"""Write files as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator
 from errno import EISDIR
 from pathlib import Path
 
+# The suffix of an unfinished file.
 UNFINISHED = ".opprof-tmp"
-"""What the name of a file ends in that is not whole yet."""
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[bytes], through: Path | None = None) -> None:
     """Put *content*, or its pieces, into *path*, which is the old file or the new one at any moment. Raises OSError.
 
-    The file that is not whole yet lies in the folder *through*, on the same disk, or beside *path*.
+    The unfinished file lies in the folder *through*, on the same disk, or beside *path*.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(EISDIR, "is a folder")
-    # Random: two containers that share a folder number their processes alike (18 of 300 files failed by that), and of
-    # a fixed length: a name of 255 characters leaves no room for more.
+    # Random: two containers that share a folder number their processes alike (18 of 300 files failed by that), and of a
+    # fixed length: a name of 255 characters leaves no room for more.
     unfinished = (through or path.parent) / f".{secrets.token_hex(8)}{UNFINISHED}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Whether this process started others: what they do is in no window of it."""
+"""Detect processes that this one started: no window contains their work."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Children(NamedTuple):
 
     alive: frozenset[str]
     ended_faults: int
-    """Page faults of all that ended and were waited for: each process has some, so one more makes them more."""
+    """Page faults of all ended and awaited children: each process has some, so the number grows with one more."""
     by_python: int | None = None
-    """How many Python code started since `watch_python`; None before."""
+    """The number started by Python code since `watch_python`; None before."""
 
 
 _STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system")
+# The number of processes that Python code started, once it is watched.
 _started: list[int] = []
-"""How many processes Python code started, once somebody watches that."""
 
 
 def watch_python() -> None:
-    """Count only the processes that Python code starts, from now on and for good.
+    """Count only the processes that Python code starts, from now on and permanently.
 
     For a framework whose own code starts some that run no op: MindSpore asks a shell for the frequency of the CPU.
     """
@@ -40,9 +40,9 @@ def watch_python() -> None:
 
 
 def children() -> Children | None:
-    """Return the processes that this one started; None where the system does not tell.
+    """Return the processes that this one started; None if the system does not tell.
 
-    Audit hooks would tell, too, but each call of `sys._getframe` would cost 0.1 us more, and for good.
+    Audit hooks would tell, too, but each call of `sys._getframe` would then cost 0.1 us more, permanently.
     """
     if not sys.platform.startswith("linux"):
         return None
@@ -60,7 +60,7 @@ def children() -> Children | None:
 
 
 def were_started(before: Children | None, after: Children | None) -> bool:
-    """Tell whether a process was started between the two."""
+    """Return True if a process was started between the two."""
     if before is None or after is None:
         return False
     if before.by_python is not None and after.by_python is not None:

@@ -10,14 +10,14 @@ from tempfile import TemporaryFile
 
 from ..errors import UsageError
 
+# Set inside a git hook, these would select another repository.
 _OF_HOOKS = frozenset(["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"])
-"""Set inside a git hook, these would make it another repository."""
 
 
 def git(folder: Path, what: str, *arguments: str) -> str:
-    """Return what git prints for *arguments* in *folder*; *what* needs it, for the error.
+    """Return git's output for *arguments* in *folder*; *what* names its purpose in the error.
 
-    Raises UsageError, with git's own words, where it fails or is not installed.
+    Raises UsageError, with git's own words, if it fails or is not installed.
     """
     command = ["git", *arguments]
     try:
@@ -28,7 +28,7 @@ def git(folder: Path, what: str, *arguments: str) -> str:
         raise _not_installed(folder, what) from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        # What follows is advice on commands that the user did not type.
+        # The next lines are advice on commands that the user did not type.
         fatal = next((line.removeprefix("fatal: ") for line in said if line.startswith("fatal: ")), said[-1])
         name = next((each for each in arguments if not each.startswith("-") and "=" not in each), "")
         raise UsageError(f"{what}: git {name} in {folder} failed: {fatal}")
@@ -36,7 +36,7 @@ def git(folder: Path, what: str, *arguments: str) -> str:
 
 
 def commit(folder: Path) -> str:
-    """Return what is checked out in *folder*, -dirty where files were changed; empty outside of a working tree."""
+    """Return the commit checked out in *folder*, -dirty if files were changed; empty outside of a working tree."""
     try:
         return git(folder, "the commit", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty").strip()
     except UsageError:
@@ -44,11 +44,11 @@ def commit(folder: Path) -> str:
 
 
 def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]:
-    """Yield the content of each of the *objects* (their names, in full), in their order, from one process.
+    """Yield the content of each of the *objects* (their full names), in their order, from one process.
 
-    Raises UsageError for one that is not there, as *what* needs it.
+    Raises UsageError for a missing one, with *what* needs it.
     """
-    # A file, not a pipe: all names are written before the first answer is read.
+    # A file, not a pipe, because all names are written before the first answer is read.
     with TemporaryFile() as asked:
         asked.write("".join(f"{name}\n" for name in objects).encode())
         asked.seek(0)
@@ -69,7 +69,7 @@ def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]
                     yield process.stdout.read(int(size[0]))
                     process.stdout.read(1)  # the newline after it
             finally:
-                process.kill()  # it may wait to tell more than anybody wants to know
+                process.kill()  # it may have unread output
 
 
 def _environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which machine this is: the model of its CPU, and how many cores this process may use."""
+"""The identity of this machine: the model of its CPU, and the number of cores this process may use."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 @cache
 def machine(cpuinfo: Path = _CPUINFO) -> str:
-    """Return what decides whether two times on a CPU may be compared: its model and the cores this process may use.
+    """Return the facts that make times on a CPU comparable: its model and the cores this process may use.
 
-    Not part of the environment: counts agree between CPU models, and hosted CI hands out several. Where the system does
-    not tell the model, the machine is like no other: it has the name of its host.
+    Not part of the environment: counts agree between CPU models, and hosted CI uses several. If the system does not
+    tell the model, the machine is unique: it has the name of its host.
     """
     try:
         model = model_of(cpuinfo.read_text(encoding="utf-8", errors="replace"))
     except OSError:
-        model = platform.processor()  # Windows tells family, model and stepping; others one word or none: arm, i386
+        model = platform.processor()  # Windows gives family, model and stepping; others one word or none: arm, i386
         model = model if " " in model else ""
     return f"{model or f'{platform.machine()} of unknown model on {platform.node()}'}, {plural(usable_cores(), 'core')}"
 
@@ -35,15 +35,15 @@ def with_python(machine: str) -> str:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def model_of(cpuinfo: str) -> str:
-    """Return the model that Linux tells in */proc/cpuinfo*; empty if it tells none. Each architecture has its own keys.
+    """Return the model in Linux' */proc/cpuinfo*; empty if there is none. Each architecture has its own keys.
 
-    On ARM it is the parts of all cores, by number where they are not among the common ones: there may be no
-    ``model name``, or one of the architecture alone (ARMv7 Processor rev 3).
+    On ARM it is the parts of all cores, by number if they are not among the common ones: there may be no ``model
+    name``, or one of the architecture alone (ARMv7 Processor rev 3).
     """
     lines = (line.partition(":") for line in cpuinfo.splitlines())
     pairs = [(key.strip().lower(), value.strip()) for key, _, value in lines]
@@ -64,6 +64,7 @@ def _arm(implementer: str, part: str) -> str:
 
 
 _ARM = {"0x41": "Arm", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0x51": "Qualcomm", "0x61": "Apple", "0xc0": "Ampere"}
+# Common implementers and parts, of the main ID register (MIDR), as Arm's manuals number them.
 _ARM_PARTS = {
     "0xd03": "Cortex-A53",
     "0xd08": "Cortex-A72",
@@ -74,4 +75,3 @@ _ARM_PARTS = {
     "0xd49": "Neoverse-N2",
     "0xd4f": "Neoverse-V2",
 }
-"""Common implementers and parts, of the main ID register (MIDR), as Arm's manuals number them."""

@@ -1,4 +1,4 @@
-"""How much a process has in use: memory of the C library, blocks of Python's, threads, open files, child processes."""
+"""The resources of a process: memory of the C library, blocks of Python's, threads, open files, child processes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _MallInfo2(ctypes.Structure):
 
 
 class InUse(NamedTuple):
-    """What a process has in use."""
+    """The resources of a process."""
 
     allocated_bytes: int
-    """By malloc, in all threads; 0 where the C library does not tell."""
+    """By malloc, in all threads; 0 if the C library does not tell."""
     blocks: int
     """Of Python's small objects."""
     threads: int
@@ -35,7 +35,7 @@ class InUse(NamedTuple):
 
 
 def in_use() -> InUse:
-    """Return how much this process has in use now."""
+    """Return the resources of this process now."""
     started = children()
     return InUse(
         _malloced()(),

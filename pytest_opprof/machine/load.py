@@ -1,4 +1,4 @@
-"""Who else uses the machine: how long our threads waited for a CPU, and which processes took it."""
+"""Other users of the machine: the time that this process's threads waited for a CPU, and the processes that took it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from time import monotonic, sleep
 
 _PROC = Path("/proc")
 _TASKS = _PROC / "self" / "task"
+# In the environment of processes that a pytest run starts, the number of that run's process: the fresh processes,
+# workers and sides below it hold contexts on the same GPU, and take turns.
 RUN = "OPPROF_RUN"
-"""In the environment of what a run of pytest starts, the number of the process that is that run: the fresh processes,
-workers and sides below it hold contexts on the same GPU, and take turns."""
+# The share of a machine's cores used by others from which on recorded times are no baseline: a busy loop on one of two
+# cores made unchanged code up to 14 % slower.
 BUSY = 0.25
-"""Share of a machine's cores in use by others from which times recorded on it are no baseline: a busy loop on one of
-two cores made unchanged code up to 14 % slower."""
 
+# The longest wait of an update for a quiet machine: a build beside it is often over by then.
 QUIET_PATIENCE_S = 60
-"""How long an update waits for a machine that others use: a build beside it is often over by then."""
 
 
 def waited_ns(tasks: Path = _TASKS) -> int | None:
-    """Return how long this process's threads were ready to run without getting a CPU; None where nothing tells.
+    """Return the time that this process's threads were ready to run without a CPU; None if unknown.
 
     Linux, second field of schedstat of each thread, ns. 15 us for the first thread and 7 for each further one.
     """
@@ -51,12 +51,12 @@ class Usage:
     busy_s: float
     """CPU time of all processes of the machine."""
     own_s: float
-    """That of this process and its children that have ended."""
+    """That of this process and its ended children."""
     by_process: dict[tuple[int, str], float]
 
 
 def usage() -> Usage | None:
-    """Return the CPU time used so far; None where nothing tells."""
+    """Return the CPU time used so far; None if unknown."""
     try:
         line = (_PROC / "stat").read_text(encoding="ascii").partition("\n")[0]
         user, nice, system, _idle, _iowait, irq, softirq, _steal = map(int, line.split()[1:9])
@@ -72,7 +72,7 @@ def usage() -> Usage | None:
 
 
 def _others() -> Iterator[tuple[tuple[int, str], float]]:
-    """Yield the CPU time of every other process that can be seen."""
+    """Yield the CPU time of every other visible process."""
     for entry in _PROC.iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
@@ -85,7 +85,7 @@ def _others() -> Iterator[tuple[tuple[int, str], float]]:
 
 
 class Watch:
-    """Looks who else uses the machine, from when it is made on."""
+    """Watches other users of the machine, from its creation on."""
 
     def __init__(
         self,
@@ -93,14 +93,16 @@ class Watch:
         cores: int | None = None,
         is_ours: Callable[[int], bool] | None = None,
     ) -> None:
-        """*is_ours* tells of a process whether it belongs to this run."""
+        """*is_ours* returns whether a process belongs to this run."""
         self._look = look
         self._is_ours = is_ours or is_of_this_run
         self._cores = cores or os.cpu_count() or 1
         self._begin = look()
 
     def busy(self) -> str:
-        """Say what used the machine beside this process and its children; empty if little did, or nothing tells."""
+        """Return the users of the machine beside this process and its children; empty if they used little, or are
+        unknown.
+        """
         begin, end = self._begin, self._look()
         if begin is None or end is None or end.at_s <= begin.at_s:
             return ""
@@ -108,10 +110,10 @@ class Watch:
         others = (end.busy_s - begin.busy_s - (end.own_s - begin.own_s)) / passed
         if others <= BUSY * self._cores:
             return ""
-        # By its number alone: a thread of the kernel changes its name with its work.
+        # By its number alone, because a thread of the kernel changes its name with its work.
         before = {pid: s for (pid, _), s in begin.by_process.items()}
         used = {who: (s - before.get(who[0], 0.0)) / passed for who, s in end.by_process.items()}
-        # Processes of this run that still live are in nobody's sum of ended children.
+        # Living processes of this run are not in any sum of ended children.
         ours = {who for who, share in used.items() if share > _SHOWN and self._is_ours(who[0])}
         others -= sum(used[who] for who in ours)
         if others <= BUSY * self._cores:
@@ -121,7 +123,7 @@ class Watch:
 
 
 def quiet_again(patience_s: float = QUIET_PATIENCE_S, watch: Callable[[], Watch] = Watch) -> bool:
-    """Wait until nobody else uses the machine; return whether that came to be before patience was at an end."""
+    """Wait until nobody else uses the machine; return whether it became quiet in time."""
     began_s = monotonic()
     while True:
         look = watch()
@@ -133,12 +135,12 @@ def quiet_again(patience_s: float = QUIET_PATIENCE_S, watch: Callable[[], Watch]
 
 
 _LOOK_S = 1.0
+# Processes that used less of a core are not named.
 _SHOWN = 0.05
-"""Who used less of a core is not named."""
 
 
 def _named(used: Mapping[tuple[int, str], float]) -> list[str]:
-    """Return who used most, those of one name together: seven of 0.1 cores are one disturbance."""
+    """Return the largest users, added up by name: seven of 0.1 cores are one disturbance."""
     by_name: dict[str, list[tuple[float, int]]] = {}
     for (pid, name), share in used.items():
         if share > 0:
@@ -155,7 +157,7 @@ def _named(used: Mapping[tuple[int, str], float]) -> list[str]:
 
 
 def is_of_this_run(pid: int) -> bool:
-    """Tell whether a process, or the one that a thread is of, is this one or belongs to the same run of pytest."""
+    """Return True if a process, or a thread's process, is this one or belongs to the same run of pytest."""
     if pid == os.getpid():
         return True
     ours, status = {str(os.getpid()), os.environ.get(RUN, "")}, _status(pid)
@@ -167,11 +169,11 @@ def is_of_this_run(pid: int) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process runs: one that has ended, and was not yet asked why, does not."""
+    """Return True if a process runs: an ended one that nobody has waited for does not."""
     if _PROC.joinpath("self/status").exists():
         return _status(pid).get("State", "X")[:1] not in "ZX"
     try:
-        if os.name == "posix":  # elsewhere it would be the end of the process
+        if os.name == "posix":  # elsewhere this would end the process
             os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -181,7 +183,7 @@ def is_running(pid: int) -> bool:
 
 
 def started_at(pid: int) -> str:
-    """Return when a process was started, as the system counts: numbers of processes come again. Empty if unknown."""
+    """Return the start time of a process in the system's ticks, since process numbers recur. Empty if unknown."""
     try:
         return (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
     except (OSError, IndexError):
@@ -189,13 +191,13 @@ def started_at(pid: int) -> str:
 
 
 def named(pid: int) -> str:
-    """Return how to speak of a process: with its name, where that can be seen."""
+    """Return a process in words: with its name, if visible."""
     name = _status(pid).get("Name")
     return f"process {pid} ({name})" if name else f"process {pid}"
 
 
 def _status(pid: int | str) -> dict[str, str]:
-    """Return what the system says of a process or thread; nothing of one that is not there, or not to be seen."""
+    """Return the system's status of a process or thread; empty if it is gone or invisible."""
     try:
         lines = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Nsight Systems, which may record this process: ranges of the user's own are ranges of its timeline."""
+"""Nsight Systems, which may record this process: the user's own ranges are ranges of its timeline."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
+# Nsight Systems sets it in the processes that it records.
 NSYS = "NSYS_PROFILING_SESSION_ID"
-"""Nsight Systems sets it in the processes that it records."""
 IS_AROUND = NSYS in os.environ
+# Modules that can send a range to Nsight.
 _NVTX = (
     ("torch.cuda.nvtx", "range_push", "range_pop"),
     ("cupy.cuda.nvtx", "RangePush", "RangePop"),
     ("nvtx", "push_range", "pop_range"),
 )
-"""Who can tell Nsight of a range."""
 
 
 @cache
 def nvtx() -> tuple[Callable[[str], object], Callable[[], object]] | None:
-    """Return what begins and what ends a range of Nsight's, of a module that the program imported before."""
+    """Return the functions that begin and end a range of Nsight, from a module that the program has imported."""
     for name, push, pop in _NVTX:
         if (module := sys.modules.get(name)) and not _is_without_cuda(name):
             return getattr(module, push), getattr(module, pop)

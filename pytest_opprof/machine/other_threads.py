@@ -1,4 +1,4 @@
-"""Whether threads of Python ran beside the one that is recorded, for backends that record one."""
+"""Detect Python threads beside the recorded one, for backends that record one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class OtherThreads:
-    """What is known of the threads that ran in a context."""
+    """The other threads that ran in a context."""
 
     def __init__(self) -> None:
         self.started = 0
@@ -26,9 +26,9 @@ class OtherThreads:
 
     @contextmanager
     def noticed(self) -> Iterator[None]:
-        """Notice threads until the context ends."""
+        """Watch threads until the context ends."""
         before, hook = _executors_ns(), threading.getprofile()
-        if hook is None:  # nobody else asks new threads
+        if hook is None:  # no other tool profiles new threads
             threading.setprofile(self._note)
         try:
             yield
@@ -40,7 +40,7 @@ class OtherThreads:
 
 
 def _executors_ns() -> dict[int, int]:
-    """Return how long each thread of `concurrent.futures` ran so far, on Linux; others may be anybody's."""
+    """Return the run time of each thread of `concurrent.futures` so far, on Linux; other threads may be anyone's."""
     module = sys.modules.get("concurrent.futures.thread")
     found: dict[int, int] = {}
     for thread in list(getattr(module, "_threads_queues", ())):

@@ -1,4 +1,4 @@
-"""Which of several processes that work together this one is: its rank, as its launcher says in the environment."""
+"""The rank of this process among several that work together, from its launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Rank(NamedTuple):
     rank: int = 0
     size: int = 1
     launcher: str = ""
-    """What started them; empty for a process that is alone."""
+    """The launcher; empty for a single process."""
     local_size: int | None = None
-    """How many of them are on this host; None where that is not told."""
+    """The number of ranks on this host; None if unknown."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.size}"
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no other."""
+        """Whether it is the only one."""
         return self.size == 1
 
     @property
     def pytest(self) -> str:
-        """The command that starts pytest on all ranks: by torchrun where the launcher is not told.
+        """The command that starts pytest on all ranks: by torchrun if the launcher is unknown.
 
         >>> ALONE.pytest, Rank(0, 4, "srun").pytest, Rank(0, 4).pytest
         ('pytest', 'srun -n 4 python -m pytest', 'torchrun --nproc-per-node 4 -m pytest')
@@ -44,22 +44,22 @@ class Rank(NamedTuple):
 
 
 ALONE = Rank()
+# The variables for the rank, the number of ranks and the number on this host. PMI is of MPICH and Intel MPI.
 _LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
     "RANK and WORLD_SIZE": ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
     "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     "PMI": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
 }
-"""The variables for the rank, the number of ranks and that on this host. PMI is of MPICH and Intel MPI."""
 _STARTED_BY = {"Open MPI": "mpirun", "PMI": "mpirun", "srun": "srun"}
+# Of srun. The second is not in the batch script itself, which is one process. srun may start a launcher, whose ranks
+# inherit the variables, so they count only without others.
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "")
-"""Of srun. The second is not in the batch script itself, which is one process. What srun starts may be a launcher,
-whose ranks inherit the variables, so they count only where there are no others."""
+# Of torchrun alone, which starts Python itself: the launcher of torchrun does not matter.
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
-"""Of torchrun alone, which starts Python itself: what launched torchrun is no matter of the ranks."""
 
 
 def rank_of(environ: Mapping[str, str] = os.environ) -> Rank:
-    """Return the rank of this process. Raises UsageError for variables that mean nothing, or contradict each other."""
+    """Return the rank of this process. Raises UsageError for invalid or contradicting variables."""
     if _TORCHRUN in environ and (found := _told(environ, "torchrun", *_LAUNCHERS["RANK and WORLD_SIZE"])):
         return found
     told = [found for name, names in _LAUNCHERS.items() if (found := _told(environ, name, *names))]
@@ -69,7 +69,7 @@ def rank_of(environ: Mapping[str, str] = os.environ) -> Rank:
                 f"the environment variables of {told[0].launcher} say {told[0]}, those of {other.launcher} {other}:"
                 " unset what is left over from another launcher"
             )
-    # That of the launcher itself knows more than what was copied into RANK.
+    # The launcher's own variables are more reliable than a copy in RANK.
     found = next(reversed(told), None) or _told(environ, "srun", *_SLURM)
     return found or ALONE
 
@@ -90,7 +90,7 @@ def spelled(ranks: Iterable[int]) -> str:
 
 
 def ranks_named(ranks: Collection[int]) -> str:
-    """Return how to speak of ranks.
+    """Return ranks in words.
 
     >>> ranks_named([3]), ranks_named([0, 1, 2])
     ('rank 3', 'ranks 0-2')
@@ -99,7 +99,7 @@ def ranks_named(ranks: Collection[int]) -> str:
 
 
 def on_ranks(values: Mapping[int, str]) -> str:
-    """Return in words which rank has which value, those of the fewest ranks first.
+    """Return the value of each rank in words, the values of the fewest ranks first.
 
     >>> on_ranks({0: "2", 1: "2", 2: "2", 3: "4"})
     '4 on rank 3, 2 on ranks 0-2'
@@ -112,7 +112,9 @@ def on_ranks(values: Mapping[int, str]) -> str:
 
 
 def _told(environ: Mapping[str, str], launcher: str, rank: str, size: str, local_size: str) -> Rank | None:
-    """Return what the variables of a launcher say; None where one of the two is not set: RANK alone may be anything."""
+    """Return the rank in a launcher's variables; None if one of the two is not set, since RANK alone may be
+    anything.
+    """
     if rank not in environ or size not in environ:
         return None
     numbers = {name: environ[name] for name in (rank, size, local_size) if name in environ}

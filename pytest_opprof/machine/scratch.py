@@ -1,8 +1,8 @@
-"""Temporary folders that are gone with their process, at the latest when the next one makes such a folder.
+"""Temporary folders that are deleted with their process, at the latest when the next process makes one.
 
-SIGKILL, and SIGTERM as a rule, end a process before it can remove anything. A process number does not tell whether it
-lives: containers number theirs alike, and numbers come again. So each folder has a file that its process holds locked
-for as long as it lives, which the system sees to; a folder whose lock can be had is removed.
+SIGKILL, and SIGTERM as a rule, end a process before it can remove anything. A process number does not show whether the
+process lives: containers number theirs alike, and numbers recur. Each folder therefore has a file that its process
+holds locked as long as it lives, which the system guarantees; a folder whose lock is free is removed.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ def _made(name: str) -> tuple[Path, int | None]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Return the file that holds the lock of a new folder; None where the system has no such locks."""
+    """Return the file that holds the lock of a new folder; None if the system has no such locks."""
     if fcntl is None:
         return None
     unlocked = folder / f"{_LOCK}-new"
     lock = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unlocked.rename(folder / _LOCK)  # only now: who finds it unlocked takes this process for dead
-    except OSError:  # a file system without locks: what is left there stays
+        unlocked.rename(folder / _LOCK)  # only now: a process that finds it unlocked takes this one for dead
+    except OSError:  # a file system without locks: its leftovers stay
         os.close(lock)
         return None
     return lock
@@ -73,7 +73,7 @@ def _locked(folder: Path) -> int | None:
 
 def _remove(folder: Path, lock: int | None) -> None:
     shutil.rmtree(folder / _FILES, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)  # the lock last: without it nobody would go on
+    shutil.rmtree(folder, ignore_errors=True)  # the lock last: without it nobody would continue
     if lock is not None:
         os.close(lock)
 
@@ -109,7 +109,7 @@ def _lock_of_the_dead(folder: Path) -> int | None:
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
-    except OSError:  # it lives, or is no folder of ours
+    except OSError:  # it lives, or is no folder of opprof's
         if lock is not None:
             os.close(lock)
     return None

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def threads_limited(threads: int) -> Iterator[None]:
-    """Let BLAS and OpenMP use so many threads: two that share a core wait for each other, up to 130 times as long."""
-    # Imported here: only tests whose times are judged need it.
+    """Limit BLAS and OpenMP to this many threads: two that share a core wait for each other, up to 130 times as
+    long.
+    """
+    # Imported here: only tests with judged times need it.
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(threads):

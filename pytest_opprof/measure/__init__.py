@@ -1,5 +1,6 @@
-"""Measuring one test in one process: windows, rounds, ranges of the user's own. Imports `frameworks` and what is below.
+"""Measure one test in one process: windows, rounds, the user's own ranges. Imports `frameworks` and the packages below
+it.
 
-What a window or a round does beside recording (waiting, limiting threads, marking) belongs here; what is recorded
-belongs to a backend.
+The work around the recording of a window or round (waiting, limiting threads, marking) belongs here; the recording
+itself to a backend.
 """

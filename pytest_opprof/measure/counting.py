@@ -1,4 +1,4 @@
-"""One more run of a test's body, in which calls of Python functions are counted and nothing is measured."""
+"""Run a test's body once more to count calls of Python functions, without measuring anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .window import Window
 
 
 class Counting:
-    """Counts in the windows that the body opens, of which it is given those that were measured before."""
+    """Counts in the windows that the body opens, given the windows that were measured before."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Counting:
         only: Collection[str] | None = None,
         target: CodeType | None = None,
     ) -> None:
-        """*lines*: whether to look for the lines that call, of the functions *only* or of all; *target*: the body."""
+        """*lines*: whether to find the calling lines, of the functions *only* or of all; *target*: the body."""
         self.counter = Counter(shown, lines, only, target)
         self._measured = defaultdict[str, list[Window]](list)
         for window in measured:
@@ -34,14 +34,14 @@ class Counting:
 
     @contextmanager
     def window(self, name: str) -> Iterator[Window | None]:
-        """Count what runs inside; yield the window of that name, the next of several, that was measured."""
+        """Count the code inside; yield the measured window of that name, the next of several."""
         windows = self._measured[name]
         before = self.counter.snapshot()
         yield windows[min(len(self._counted[name]), len(windows) - 1)] if windows else None
         self._counted[name].append((before, self.counter.snapshot()))
 
     def results(self) -> dict[str, PythonCalls]:
-        """Return what each window did: where several have the same name, the one with most calls."""
+        """Return the calls of each window: of several with the same name, the one with most calls."""
         found = {}
         for name, steps in self._counted.items():
             every = [self.counter.result(*step) for step in steps]

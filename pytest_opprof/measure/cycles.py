@@ -1,6 +1,7 @@
-"""Objects with a finalizer that only the garbage collector frees, as they are in a cycle: a file closed who knows when.
+"""Find objects with a finalizer in garbage cycles, which only the garbage collector frees: a file closed at an unknown
+time.
 
-Plain garbage cycles are nothing: the collector frees them, and nobody waits for that.
+Plain garbage cycles do not matter: the collector frees them, and nobody waits for that.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _FRAMES = 16
 
 
 def finalized() -> Mapping[type, int]:
-    """Collect garbage, and return how many objects with a finalizer were in it, by type."""
+    """Collect garbage, and return the number of objects with a finalizer in it, by type."""
     return Counter(map(type, filter(_has_finalizer, _garbage())))
 
 
 def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[str]:
-    """Run the body once more; yield which lines made such objects and what refers to them."""
+    """Run the body once more; yield the lines that made such objects, and their referrers."""
     if tracemalloc.is_tracing():
         return
     tracemalloc.start(_FRAMES)
@@ -32,7 +33,7 @@ def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
         garbage = _garbage()
         found = [each for each in garbage if type(each) in wanted]
         ids = {id(each) for each in garbage}
-        # What refers to it, or the dict of its attributes, closes the cycle.
+        # Its referrer, or the referrer of the dict of its attributes, closes the cycle.
         attributes = [vars(each) for each in found if hasattr(each, "__dict__")]
         closing = [each for each in gc.get_referrers(*found, *attributes) if id(each) in ids]
         lines = dict.fromkeys(line for each in [*found, *closing] if (line := _line(each)))
@@ -46,7 +47,7 @@ _LINES = 3
 
 
 def _garbage() -> list[object]:
-    """Return what only the collector would free, finalizers called: it is freed when nobody holds the list."""
+    """Return the objects that only the collector would free, finalizers called; they are freed with the list."""
     flags, before = gc.get_debug(), len(gc.garbage)
     gc.set_debug(flags | gc.DEBUG_SAVEALL)
     try:
@@ -59,7 +60,7 @@ def _garbage() -> list[object]:
 
 
 def _has_finalizer(thing: object) -> bool:
-    """Tell whether the class of a thing has a finalizer that is written in Python; generators have one in C."""
+    """Return True if the class of a thing has a finalizer written in Python; generators have one in C."""
     return any(isinstance(each.__dict__.get("__del__"), FunctionType) for each in type(thing).__mro__)
 
 

@@ -1,4 +1,4 @@
-"""What holds a thing that a call leaves behind, and at which line a list of such things grows."""
+"""Find the holder of a thing that a call leaves behind, and the line at which a list of such things grows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Any, Final, NamedTuple
 from ..sites.code import Kind, kinds
 from ..units import plural
 
+# The longest path from an object to the one that a module, a class or a frame holds.
 _MOST_STEPS: Final = 8
-"""From an object to the one that a module, a class or a frame holds."""
 _MOST_NODES: Final = 10_000
 CONTAINERS = (list, dict, set, deque)
 _OURS = tuple(f"{__package__}.{name}" for name in ("holders", "leaks", "cycles"))
 
 
 class Holder(NamedTuple):
-    """How the program reaches a thing."""
+    """The path by which the program reaches a thing."""
 
     name: str
-    """``model.history (list)``; empty where it is not known."""
+    """``model.history (list)``; empty if unknown."""
     container: Any = None
     """The list, dict, set or deque that it is in."""
 
 
 def holder(thing: object, ours: Sequence[object] = ()) -> Holder:
-    """Return how the program reaches *thing*, past the lists and dicts between."""
+    """Return the path by which the program reaches *thing*, past the lists and dicts between."""
     at, kind, seen = thing, "", {id(each) for each in ours}
     container: Any = None
     for _ in range(_MOST_STEPS):
@@ -92,7 +92,9 @@ def line_that_fills(container: Any, call: Callable[[], object]) -> str:
 
 
 def autograd_graph() -> str:
-    """Return how the program reaches the tensor with the longest history: that keeps what backward would need."""
+    """Return the path by which the program reaches the tensor with the longest history, which keeps backward's
+    inputs.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return ""
@@ -106,7 +108,7 @@ def autograd_graph() -> str:
 
 
 def _nodes(start: Any) -> int:
-    """Return how many ops backward would go through, up to a limit."""
+    """Return the number of ops that backward would go through, up to a limit."""
     seen, following = {start}, [start]
     while following and len(seen) < _MOST_NODES:
         new = {each for each, _ in following.pop().next_functions if each is not None} - seen
@@ -116,5 +118,5 @@ def _nodes(start: Any) -> int:
 
 
 def relative(file: str) -> str:
-    """Return a file as people write it, below the current folder."""
+    """Return a file for people: relative if it is below the current folder."""
     return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file

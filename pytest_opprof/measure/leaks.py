@@ -1,8 +1,8 @@
-"""What each call of a body leaves behind: objects, memory, threads, files and processes that grow with every call.
+"""Find leaks of each call of a body: objects, memory, threads, files and processes that grow with every call.
 
 Tried on 1,414 tests of pandas, SciPy, scikit-learn and astropy: no type that Python's collector tracks grows in each of
-four calls, but for weak references (in 291 tests of pandas, a list that its copy-on-write clears at thresholds): weak
-references alone are no leak. Growth that ends, as of a cache that fills, is none.
+four calls, except weak references (in 291 tests of pandas, a list that its copy-on-write clears at thresholds). Weak
+references alone are therefore no leak. Growth that ends, such as a filling cache, is none either.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from .holders import CONTAINERS, autograd_graph, holder, line_that_fills, relati
 
 WARMUPS: Final = 2
 CALLS: Final = 4
+# For memory without a Python object: allocators round, and pools grow by pages.
 LEAST_BYTES: Final = 1 << 16
-"""Of memory that nothing which Python counts explains: an allocator rounds, and pools grow by pages."""
 _FRAMES: Final = 16
 _MOST_SETTLING: Final = 30
+# The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 5
-"""So many are told."""
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What each call leaves behind, at least."""
+    """The leftovers of each call, at least."""
 
     objects: Mapping[str, int]
-    """By type, or kind of thing (thread, open file, process): how many."""
+    """By type, or kind of thing (thread, open file, process): the number."""
     nbytes: int = 0
-    """How much more memory is allocated; 0 for less than `LEAST_BYTES`."""
+    """The growth of allocated memory; 0 if below `LEAST_BYTES`."""
     where: tuple[str, ...] = ()
-    """What holds them, and which line made them, in words."""
+    """Their holders, and the lines that made them, in words."""
 
     @property
     def number(self) -> int:
-        """How many things are left behind; memory without a thing that holds it is one."""
+        """The number of things left behind; memory without an object counts as one."""
         return sum(self.objects.values()) or int(self.nbytes > 0)
 
     def __str__(self) -> str:
-        """Return it as a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
+        """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
         things = [f"{number} {kind}" for kind, number in self.objects.items()]
         more = [f"{len(things) - _KINDS} kinds more"] if len(things) > _KINDS else []
         size = f" ({format_bytes(self.nbytes)})" if self.nbytes else ""
@@ -62,9 +62,9 @@ class Left:
 
 
 def left_by(call: Callable[[], object], warmups: int = WARMUPS) -> Left:
-    """Run the body as a *call*, *warmups* times first, and return what each of `CALLS` calls leaves behind.
+    """Run the body as a *call*, *warmups* times first, and return the leftovers of each of `CALLS` calls.
 
-    Where something grows, as many calls follow to see what.
+    If anything grows, as many calls follow to find it.
     """
     was_frozen = gc.get_freeze_count() > 0  # by the program, as before a fork
     try:
@@ -91,7 +91,7 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
             where += _held(call, min(grown, key=_rank))
         elif not are_weak:
             # Numbers, strings and arrays are tracked by no collector, but the list that keeps them grows. A dict of
-            # such things is not tracked itself, and is found by what refers to it: a second look, as that takes longer.
+            # such things is not tracked itself, and is found by its referrers: in a second pass, as that takes longer.
             for held_by, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
                 objects[kind] = objects.get(kind, 0) + number
                 where.append(f"held by {held_by}")
@@ -100,12 +100,12 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
 
 
 def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, int]]:
-    """Return by how much at least each call makes grow what the process has in use, by field of `InUse`.
+    """Return the least growth of the process's resources per call, by field of `InUse`.
 
-    Also which objects with a finalizer only the collector frees, of the last call.
+    Also return the objects with a finalizer that only the collector frees, of the last call.
     """
     finalized: Mapping[type, int] = {}
-    # Nothing of ours may grow meanwhile: this has its size before.
+    # Nothing of opprof's may grow meanwhile, so this has its full size before.
     seen = array("q", bytes(8 * len(InUse._fields) * (CALLS + 1)))
     fields = range(len(InUse._fields))
     with _older_objects_apart():
@@ -120,12 +120,12 @@ def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, i
                 seen[number * len(fields) + field] = value
     steps = range(len(fields), len(seen), len(fields))
     grown = [sorted(seen[at + field] - seen[at + field - len(fields)] for at in steps) for field in fields]
-    # One call may make room by chance: in the other three it grows.
+    # One call may allocate by chance; a leak grows in the other three, too.
     return {name: max(each[1], 0) for name, each in zip(InUse._fields, grown)}, finalized
 
 
 def _settle() -> None:
-    """Ask what is in use until that takes no more memory: of a new process each of the first 15 times keeps a block."""
+    """Ask for resources until that takes no more memory: in a new process each of the first 15 times keeps a block."""
     blocks = [0, 0, sys.getallocatedblocks()]
     for _ in range(_MOST_SETTLING):
         gc.collect()
@@ -137,7 +137,9 @@ def _settle() -> None:
 
 @contextmanager
 def _older_objects_apart() -> Iterator[None]:
-    """Keep the objects that exist out of the collector's sight: to scan them beside pandas takes 0.1 s each time."""
+    """Keep the existing objects out of the collector's sight, since scanning them beside pandas takes 0.1 s each
+    time.
+    """
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()
@@ -145,13 +147,13 @@ def _older_objects_apart() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.unfreeze()  # what holds a thing is found among all objects
+        gc.unfreeze()  # the holder of a thing is found among all objects
         if was_enabled:
             gc.enable()
 
 
 def _grown_types(call: Callable[[], object]) -> dict[type, int]:
-    """Return the types of which each call leaves more than there were, with the least number."""
+    """Return the types with more objects after each call, with the least number."""
     with _older_objects_apart():
         types = [Counter(map(type, gc.get_objects()))]
         for _ in range(CALLS):
@@ -168,7 +170,7 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
 
 
 def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
-    """Yield what holds an object of a *kind* that a call leaves behind, and which lines made what is left of it."""
+    """Yield the holder of an object of a *kind* that a call leaves behind, and the lines that made the leftovers."""
     own_trace = not tracemalloc.is_tracing()
     with _older_objects_apart():
         if own_trace:
@@ -195,7 +197,7 @@ def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
 
 
 def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple[str, str, int]]:
-    """Return the containers that each call makes longer: how they are reached, what they keep, how many more."""
+    """Return the containers that each call makes longer: their path, their contents, their growth."""
     sizes = {id(each): len(each) for each in _containers(untracked)}
     call()
     grown = [
@@ -235,7 +237,7 @@ def _containers(untracked: bool) -> list[Any]:
 
 
 def _rank(kind: type) -> tuple[bool, str]:
-    """Return a key that puts the program's own types first: they say more than the lists and cells inside of them."""
+    """Return a key that puts the program's own types first: they are more telling than lists and cells inside them."""
     return kind.__module__.partition(".")[0] in sys.stdlib_module_names, _name(kind)
 
 

@@ -1,4 +1,4 @@
-"""What one test measures: its windows, the rounds they have, and the threads and the core they are timed on."""
+"""The measurement of one test: its windows, their rounds, and the threads and the core for timing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .window import OPEN, Window
 
 
 class Measurement:
-    """What one test measures: its recorder and its windows."""
+    """The measurement of one test: its recorder and its windows."""
 
     def __init__(
         self,
@@ -32,31 +32,31 @@ class Measurement:
         judges: bool,
         shown: Shown | None = None,
     ) -> None:
-        """*judges*: whether this run compares what it measures; *shown* chooses the lines that `Window.sites` gives."""
+        """*judges*: whether this run compares its results; *shown* chooses the lines in `Window.sites`."""
         self.plan = plan
         self.judges = judges
         self.core: Core | None = None
         self.threads = 0
-        """How many an op may use now; 0: as many as it likes."""
+        """The number of threads for an op now; 0: no limit."""
         self.backends = backends
         self.aliases = aliases
         self.shown = shown
-        # What no run judges does not fail for what it spends, and has no trace.
+        # A run that does not judge fails no test, and writes no trace.
         options = replace(plan.options, moments=plan.options.moments and judges)
         self.recorder = Recorder(backends, options, aliases, explicit=plan.backends is not None)
         if not judges:
             self.recorder.memory = bool(plan.options.memory)
         self.windows: list[Window] = []
-        """Those that were opened, in order."""
+        """The opened windows, in order."""
         self.is_over = False
-        """Whether the test was judged: what is opened later would be by nobody."""
+        """Whether the test was judged, so that nobody would judge later windows."""
         self.rounds: list[Window] = []
-        """The windows that `Opprof.rounds` made: in a marked test they are what the marks limit."""
+        """The windows of `Opprof.rounds`: in a marked test the marks limit these."""
         self._unnamed = Counter[str]()
         self.python: dict[str, PythonCalls] = {}
         """By window, the calls of Python functions."""
         self.counting: Counting | None = None
-        """What counts them while the body runs once more; then nothing is measured."""
+        """Counts them while the body runs once more; nothing is measured meanwhile."""
 
     def next_name(self, kind: str = "") -> str:
         """Return the name of the next unnamed window: ``1``, ``2``; ``rounds 1``, ``rounds 2``."""
@@ -64,12 +64,12 @@ class Measurement:
         return f"{kind} {self._unnamed[kind]}".strip()
 
     def begin_round(self) -> None:
-        """Number the unnamed windows from the start: the body runs again."""
+        """Number the unnamed windows from the start, because the body runs again."""
         self._unnamed.clear()
 
     @contextmanager
     def threads_for(self, rounds: int) -> Iterator[None]:
-        """Limit the threads of what runs inside, and let it wait for its core, if so many *rounds* are to be judged."""
+        """Limit the threads inside, and wait for the core, if *rounds* are enough for judging."""
         if not self.judges or rounds < LEAST_ROUNDS:
             yield
             return
@@ -87,7 +87,7 @@ class Measurement:
 
     @contextmanager
     def in_one_thread(self) -> Iterator[None]:
-        """Limit all that runs inside to one thread: threads that wait for each other take CPU time, too."""
+        """Limit everything inside to one thread: threads that wait for each other take CPU time, too."""
         before, self.threads = self.threads, 1
         try:
             with threads_limited([*filter(is_in_use, self.backends)], 1):
@@ -96,7 +96,7 @@ class Measurement:
             self.threads = before
 
     def opened(self, window: Window) -> None:
-        """Remember a window that is being opened. Raises UsageError where its numbers would be nobody's."""
+        """Remember a new window. Raises UsageError if nobody would judge its numbers."""
         __tracebackhide__ = True
         if self.is_over:
             raise UsageError(f"window {window.name!r} was opened after the test, where nothing is judged any more")
@@ -106,13 +106,13 @@ class Measurement:
         self.windows.append(window)
 
     def forget(self, kept: int = 0) -> None:
-        """Drop the windows but for the first *kept*: they were warm-up."""
+        """Drop the windows after the first *kept*, which were warm-up."""
         del self.windows[kept:]
         self.rounds = [window for window in self.rounds if window in self.windows]
 
     @contextmanager
     def with_sites(self) -> Iterator[None]:
-        """Record in the context which lines ask for ops."""
+        """Record source lines in the context."""
         before, self.recorder.chains = self.recorder.chains, Chains()
         try:
             yield
@@ -121,7 +121,7 @@ class Measurement:
 
     @contextmanager
     def repeated(self) -> Iterator[list[Window]]:
-        """Keep what was measured so far; yield where the windows are that are opened until the context ends."""
+        """Set the measurement so far aside; yield the list of windows that are opened until the context ends."""
         kept = self.windows, self.rounds
         self.windows, self.rounds = [], []
         try:

@@ -1,4 +1,4 @@
-"""What is to be done: `Settings` of a run and, with its marks over them, the `Plan` of a test."""
+"""The plan of a measurement: the `Settings` of a run, and the `Plan` of a test with its marks over them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Ranks = Literal["any", "equal"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The flags of one run, the ini file's values where no flag was given."""
+    """The flags of one run, or the ini file's values without a flag."""
 
     baselines: Path
     backends: tuple[str, ...] | None
-    """None: chosen by what the process uses."""
+    """None: chosen by the imported frameworks."""
     timing: Timing
     tolerances: Tolerances
     threads: int
-    """How many an op may use where times are judged; 0: as many as it likes."""
+    """The number of threads for an op if times are judged; 0: no limit."""
     processes: int | None
-    """In how many to measure what is timed; None: `BASE_PROCESSES` for a baseline, else 1."""
+    """The number of processes for timed windows; None: `BASE_PROCESSES` for a baseline, else 1."""
     noise: Noise
     against: str
     """The revision to compare with, empty for the stored baselines."""
@@ -40,41 +40,41 @@ class Settings:
     everything: bool
     strict: bool
     report_only: bool
-    """Whether tests pass that exceed their budget or baseline, and the run says which."""
+    """Whether tests over their budget or baseline pass, and the run only reports them."""
     memory: bool | None
-    """Whether allocations are recorded; None: where times are not judged, since it takes some."""
+    """Whether allocations are recorded; None: only if times are not judged, because recording takes time."""
     leaks: bool
-    """Whether it is looked for what each call of a body leaves behind."""
+    """Whether to look for leaks of each call of a body."""
     sites: bool
-    """Whether each window tells which lines asked for its ops."""
+    """Whether each window records source lines."""
     python: bool | None
-    """Whether calls of Python functions are counted, in one more round; None: of marked bodies without ops."""
+    """Whether calls of Python functions are counted, in one more round; None: only for marked bodies without ops."""
     sites_show: tuple[str, ...]
     sites_hide: tuple[str, ...]
     update: Update
     json: Path | None
     summary: Path | None
-    """What a summary in Markdown is appended to."""
+    """The file to which a summary in Markdown is appended."""
     html: Path | None
     """The page of the run."""
     traces: Path | None
-    """The folder for traces of what fails."""
+    """The folder for traces of failing tests."""
     aliases: Mapping[str, str]
     ranks: Ranks
     """Whether all ranks have to make the same calls."""
     rank: Rank = ALONE
-    """Which of several processes this one is."""
+    """The rank of this process among several."""
     together: frozenset[str] = frozenset()
-    """Which of ``json``, ``summary`` and ``html`` rank 0 writes, of all ranks."""
+    """The outputs, of ``json``, ``summary`` and ``html``, that rank 0 writes for all ranks."""
     width: int | None = None
     """Columns of the terminal for tables; None where output goes elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestPlan:
-    """How one test is to be measured and judged: its marks over the settings."""
+    """The plan for measuring and judging one test: its marks over the settings."""
 
-    __test__ = False  # pytest: this is no test class
+    __test__ = False  # pytest must not collect it as a test class
 
     budget: Budget
     marked: bool
@@ -90,6 +90,6 @@ class TestPlan:
     baseline: bool
     ranks: Ranks = "any"
     leaks: bool = False
-    """Whether its body runs six times more, to see what each call leaves behind."""
+    """Whether its body runs six times more, to find leaks."""
     python: bool | None = None
-    """Whether calls of Python functions are counted; None: where the body shows no op."""
+    """Whether calls of Python functions are counted; None: only if the body shows no op."""

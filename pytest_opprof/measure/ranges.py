@@ -1,7 +1,7 @@
-"""Ranges: ops of the user's own (`own.op`), in the intervals of a collection that their begins and ends cut it into.
+"""Ranges: the user's own ops (`own.op`), in the intervals into which their begins and ends cut a collection.
 
 A range is counted in the interval where it begins. Its time is the wall time of the intervals in which it is the
-innermost, without the time of all ops that ran in them: so the times of a table still add up.
+innermost, minus the time of all ops in them, so that the times of a table still add up.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Ranges:
         self._entered: list[tuple[str, int]] = []
         """Name and first interval of each."""
         self._left: dict[int, int] = {}
-        """The interval that each began with its end."""
+        """The interval that began with the end of each."""
         self._open: list[int] = []
         self._innermost: list[int] = []
-        """Of each interval that is over: the index of a range."""
+        """The index of a range, for each finished interval."""
         self._wall_ns: list[int] = []
 
     @property
     def innermost(self) -> str:
-        """The name of the range that is open, empty where none is."""
+        """The name of the open range, empty if none is."""
         return self._entered[self._open[-1]][0] if self._open else ""
 
     def enter(self, name: str, interval: int) -> None:
@@ -48,7 +48,7 @@ class Ranges:
         self._entered.append((name, interval))
 
     def find(self, name: str) -> int | None:
-        """Return the innermost open range called *name*: those of several tasks may overlap."""
+        """Return the innermost open range called *name*, since ranges of several tasks may overlap."""
         for index in reversed(self._open):
             if self._entered[index][0] == name:
                 return index
@@ -60,7 +60,7 @@ class Ranges:
         self._left[index] = interval
 
     def interval_ends(self, wall_ns: int) -> None:
-        """Say that an interval is over, and how long it took."""
+        """Record the end of an interval, and its time."""
         self._innermost.append(self._open[-1] if self._open else NOBODY)
         self._wall_ns.append(wall_ns)
 
@@ -71,18 +71,18 @@ class Ranges:
         aliases: Mapping[str, str] | None,
         marks_ns: Sequence[int] = (),
     ) -> OpProfile | None:
-        """Return the profile of the ranges, beside those that the backends *recorded*; None if there was no range.
+        """Return the profile of the ranges, beside the *recorded* ones of the backends; None without a range.
 
         *inside_ops* are intervals that began inside an op: their time is that op's. An accelerator's time is all in its
-        ops; there ranges have none. *marks_ns* is when each interval but the first began, where that is asked. Raises
-        UsageError where a range has the name of an op that ran.
+        ops; there ranges have none. *marks_ns* is the start of each interval but the first, if requested. Raises
+        UsageError if a range has the name of an op that ran.
         """
         if not self._entered:
             return None
         ran = {name for profile in recorded for name in (*profile.op_names, *profile.raw_names)}
         for name in ran.intersection(name for name, _ in self._entered):
             raise UsageError(f"opprof.op({name!r}): an op of this name ran beside it; give the range another name")
-        # No framework's: it decides nothing about what was measured, and knows all there is to know of itself.
+        # No framework's environment, since it decides nothing about the measurement, and knows everything about itself.
         log = EventLog(Environment(()))
         log.interval = len(self._innermost) - 1
         log.knows_flops = log.knows_memory = True
@@ -105,7 +105,7 @@ class Ranges:
 
 
 def check_name(name: object, logs: Iterable[EventLog]) -> None:
-    """Raise UsageError for what cannot be the name of a range: no name, or one that already means something."""
+    """Raise UsageError for an invalid name of a range, or one that already has a meaning."""
     __tracebackhide__ = True
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(f"opprof.op({name!r}): write a letter, then letters, digits, spaces and _ . : / -")

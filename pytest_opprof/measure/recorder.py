@@ -1,8 +1,8 @@
 """One test's live measurement: windows that nest, over backends that do not.
 
-One collection runs at a time, from the first open window to the last close; what it records belongs to every window
-that is open. The recorder marks where steps begin and end, so the profiler is restarted only where an inner window
-closes (its numbers are wanted at once) while an outer one is open.
+One collection runs at a time, from the first open window to the last close; its recording belongs to every open window.
+The recorder marks where steps begin and end, so the profiler is restarted only if an inner window closes (its numbers
+are needed at once) while an outer one is open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .window import LEFT, Window
 
 
 class Recorder:
-    """Opens windows and collects for them. Not for use from several threads."""
+    """Opens windows and collects for them. Not thread-safe."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Recorder:
         waited_ns: Callable[[], int | None] = waited_ns,
         cpu_ns: Callable[[], tuple[int, int]] = lambda: (process_time_ns(), thread_time_ns()),
     ) -> None:
-        """Collect from *backends*: all of them if *explicit*, else those whose framework this process uses.
+        """Collect from *backends*: all of them if *explicit*, else the ones whose framework this process uses.
 
-        Steps are timed by *clock_ns*, and by *waited_ns* what threads of this process waited for a CPU in them;
+        Steps are timed by *clock_ns*, and *waited_ns* is the time that this process's threads waited for a CPU;
         *cpu_ns* gives the CPU time of this process and of this thread.
         """
         self._backends = backends
@@ -58,14 +58,14 @@ class Recorder:
         self._cpu_ns = cpu_ns
         self._started: list[Backend] = []
         self._unsettled: list[Backend] = []
-        """Those of them that have something to wait for: the others cost a step nothing."""
+        """The backends that have to wait for their device: the others cost a step nothing."""
         self._open: list[Window] = []
         self._active: dict[Window, int] = {}
         self._live: ExitStack | None = None
         self._recording: list[tuple[Backend, EventLog]] = []
         self._intervals: list[dict[Window, int]] = []
         self._marks_ns: list[int] = []
-        """When each interval but the first began, where that is asked."""
+        """The start of each interval but the first, if requested."""
         self._ranges = Ranges()
         self._range_names: set[str] = set()
         self._thread = 0
@@ -74,23 +74,23 @@ class Recorder:
         self._marked_paused_ns = 0
         self._paused_ns = 0
         self._paused_cpu_ns = 0
-        """CPU time of starting and stopping backends, which a window around others holds."""
+        """CPU time of starting and stopping backends inside a window around others."""
         self._yardstick_ns = 0
         self.turn: Callable[[], None] | None = None
-        """Called before each outermost step, where this process has to wait for its turn."""
+        """Called before each outermost step, if this process has to wait for its turn."""
         self.memory = options.memory
-        """Whether allocations are recorded, as for `Options`."""
+        """Whether allocations are recorded, as in `Options`."""
         self.chains: Chains | None = None
-        """Where the lines are that ask for ops; None: nobody wants to know."""
+        """The call chains for source lines; None: not requested."""
         self.core: Core | None = None
-        """Where steps wait for a core of their own."""
+        """The core for whose speed steps wait."""
 
     @contextmanager
     def open(self, window: Window) -> Iterator[Window]:
-        """Collect for *window* until the context ends; its steps are what `step` encloses.
+        """Collect for *window* until the context ends; `step` encloses its steps.
 
-        Raises BackendError where no backend can record, or one lost the window. If the body raises, the window has no
-        profile, and the windows around it go on.
+        Raises BackendError if no backend can record, or one lost the window. If the body raises, the window has no
+        profile, and the windows around it continue.
         """
         self._check_no_range_is_open(window, "begins")
         self._open.append(window)
@@ -122,9 +122,9 @@ class Recorder:
 
     @contextmanager
     def step(self, window: Window) -> Iterator[None]:
-        """Count what runs inside as one step of an open *window*. Raises UsageError where a range is not inside it."""
+        """Count the code inside as one step of an open *window*. Raises UsageError if a range is not inside it."""
         self._check_no_range_is_open(window, "begins")
-        self._settle()  # what was asked for before is not the step's, and would slow the yardstick
+        self._settle()  # earlier work is not the step's, and would slow the yardstick
         if not self._active:
             if self.turn:
                 self.turn()
@@ -147,12 +147,12 @@ class Recorder:
             window._host_ns.append(end - begin - (self._paused() - paused))
             window._ran_ns += [(ns, end) for ns in began_ns]
             if waited is not None:
-                # A thread that ended took what it had waited along.
+                # The waiting time of a thread that ended is lost.
                 window._wait_ns.append(max((self._waited_ns() or 0) - waited, 0))
             window._yardstick_ns.append(self._yardstick_ns)
             by_default = any(backend.memory_by_default for backend in self._started)
             if self.memory or (by_default and self.memory is None):
-                # A cycle that nobody holds is no held memory. Only the young: all objects take 60 ms beside PyTorch,
+                # A garbage cycle is no held memory. Only the young generation: all objects take 60 ms beside PyTorch,
                 # and the young 1.2 ms beside pandas.
                 gc.collect(1)
         except BaseException as error:
@@ -167,7 +167,7 @@ class Recorder:
             self._mark()
 
     def _paused(self) -> int:
-        """Return how long the program was kept waiting by what measures it, in ns."""
+        """Return the time, in ns, that the program waited for the measurement."""
         return self._paused_ns + sum(log.paused_ns for _, log in self._recording)
 
     def _settle(self) -> None:
@@ -176,7 +176,7 @@ class Recorder:
                 backend.settle()
 
     def enter(self, name: str) -> None:
-        """Begin a range of the user's, if this is the thread that is recorded. Raises UsageError for a bad name."""
+        """Begin a range of the user, if this is the recorded thread. Raises UsageError for a bad name."""
         __tracebackhide__ = True
         if get_ident() != self._thread:
             return
@@ -202,7 +202,7 @@ class Recorder:
     def _mark(self, of_range: bool = False) -> None:
         self._ranges.interval_ends(self._clock_ns() - self._marked_ns - (self._paused() - self._marked_paused_ns))
         if self._options.moments:
-            self._marks_ns.append(self._clock_ns())  # before the marks of the logs: all that follows these is later
+            self._marks_ns.append(self._clock_ns())  # before the marks of the logs: everything after these is later
         try:  # costs nothing, and ranges may be many
             for backend, log in self._recording:  # noqa: B007  # the last one is blamed
                 log.mark(of_range)
@@ -211,7 +211,7 @@ class Recorder:
             if isinstance(error, OpprofError):
                 raise
             raise failure(backend, error) from error
-        # A range changes nothing in what is active.
+        # A range does not change the active windows.
         self._intervals.append(self._intervals[-1] if of_range else dict(self._active))
         self._marked_ns, self._marked_paused_ns = self._clock_ns(), self._paused()
 
@@ -251,14 +251,14 @@ class Recorder:
     def _profiles(self) -> list[OpProfile]:
         profiles = []
         for backend, log in self._recording:
-            with failures_of(backend):  # its events may be inside of none that there is
+            with failures_of(backend):  # its events may be inside of a missing one
                 profiles.append(log.freeze(self._aliases, self._marks_ns))
         inside_ops = set[int]().union(*(log.inside_ops for _, log in self._recording))
         ranges = self._ranges.profile(profiles, inside_ops, self._aliases, self._marks_ns)
         return [*profiles, *([ranges] if ranges else [])]
 
     def abandon(self) -> None:
-        """Stop collecting and drop what was recorded: the test failed, or left a window open."""
+        """Stop collecting and drop the recording: the test failed, or left a window open."""
         self._open.clear()
         self._drop()
 
@@ -277,13 +277,13 @@ class Recorder:
             )
         blind = [reason for backend in self._started if (reason := _blind(backend))]
         if len(blind) == len(self._started):
-            # Of what is not in use nobody asked for a reason: nine backends had 700 characters of them.
+            # Reasons of unused backends are left out: nine backends had 700 characters of them.
             why = "; ".join(blind) or "no framework that opprof records is in use; opprof backends lists them"
             raise NothingMeasured(f"nothing can be measured here: {why}")
 
 
 def _checked(backend: Backend, log: object) -> EventLog:
-    """Return what *backend* fills, and blame it for what its functions raise later."""
+    """Return the log of *backend*, and blame the backend for later errors of its functions."""
     if not isinstance(log, EventLog):
         what = f"its collect() gave a {type(log).__name__}, not an EventLog"
         raise BackendError(f"backend {backend.name!r} cannot be used: {what}; see docs/backends.md")
@@ -298,21 +298,21 @@ def _checked(backend: Backend, log: object) -> EventLog:
 
 
 def is_in_use(backend: Backend) -> bool:
-    """Tell whether this process uses what *backend* records."""
+    """Return True if this process uses the framework of *backend*."""
     with failures_of(backend):
         return backend.in_use()
 
 
 def _is_traced() -> bool:
-    """Tell whether a debugger or coverage watches each line of the program."""
+    """Return True if a debugger or coverage watches each line of the program."""
     if sys.gettrace() is not None:
         return True
     monitoring = getattr(sys, "monitoring", None)
     return monitoring is not None and any(map(monitoring.get_tool, _TRACERS))
 
 
+# The ids of `sys.monitoring` for debuggers and coverage.
 _TRACERS = (0, 1)
-"""The ids of `sys.monitoring` for debuggers and coverage."""
 
 
 def _blind(backend: Backend) -> str | None:

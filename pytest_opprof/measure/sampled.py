@@ -1,4 +1,4 @@
-"""Where a body spends its time: which line of the program it is at, looked at every millisecond. It only explains."""
+"""Sample the lines of the program that take a body's time, every millisecond. Only for explanations."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ..sites.shown import Shown
 from ..units import format_share
 
 _EACH_S = 0.001
+# A line with less than this share of the time is not reported.
 _NOTABLE = 0.2
-"""A line with less than this share of the time is not told."""
+# The most lines that are reported.
 _LINES = 2
-"""So many lines are told."""
 
 
 @final
 class Sampler:
-    """A context in which another thread looks where this one is. A look counts for the time since the one before.
+    """A context in which another thread samples this one. A sample counts for the time since the one before.
 
-    Code that holds the interpreter's lock keeps that thread from looking; the time is then its line's all the same, as
-    it is still there when it lets go.
+    Code that holds the interpreter's lock stops the sampling thread; the time still counts for its line, since the
+    program is still there when it releases the lock.
     """
 
     def __init__(self, shown: Shown, clock_ns: Callable[[], int] = perf_counter_ns) -> None:
         self.looks = 0
-        """How often it looked so far."""
+        """The number of samples so far."""
         self._shown = shown
         self._clock_ns = clock_ns
         self._over = threading.Event()

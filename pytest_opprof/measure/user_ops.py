@@ -1,4 +1,4 @@
-"""Ops of the user's own. For library code: this imports nothing heavy, and does nothing while nobody records."""
+"""The user's own ops. For library code: this imports nothing heavy, and does nothing without a recording."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+# The active recorder of this process.
 recording: Recorder | None = None
-"""What records in this process now."""
 
 
 class op:  # noqa: N801  # a context manager, called like contextlib's
-    """Let the code inside be one op of the window that is open: ``with op("my_attention"): ...``, or ``@op(...)``.
+    """Count the code inside as one op of the open window: ``with op("my_attention"): ...``, or ``@op(...)``.
 
-    The ops inside keep their counts and times; this one has the time that none of them explains. Under Nsight Systems
-    it is a range of its timeline. Raises UsageError, if something records, for a name that is taken.
+    The ops inside keep their counts and times; this one has the rest of the time. Under Nsight Systems it is a range of
+    its timeline. While recording, raises UsageError for a name that is taken.
     """
 
     __slots__ = ("name",)
@@ -32,7 +32,7 @@ class op:  # noqa: N801  # a context manager, called like contextlib's
         self.name = name
 
     def __call__(self, function: Callable[_P, _T]) -> Callable[_P, _T]:
-        """Return *function* with each call a range. torch.compile does not compile what contextlib makes of it."""
+        """Return *function* with each call a range. torch.compile does not compile the decorator of contextlib."""
 
         @wraps(function)
         def inner(*args: _P.args, **keywords: _P.kwargs) -> _T:
@@ -42,7 +42,7 @@ class op:  # noqa: N801  # a context manager, called like contextlib's
         return inner
 
     def __enter__(self) -> None:
-        """Begin, if something records in this thread."""
+        """Begin, if this thread is recorded."""
         __tracebackhide__ = True
         if _is_compiling():
             return
@@ -62,7 +62,7 @@ class op:  # noqa: N801  # a context manager, called like contextlib's
 
 
 def _is_compiling() -> bool:
-    # Asked first: torch.compile guards what it reads. Had it read `recording`, it would compile the code again, to
-    # something else, as soon as a window opens.
+    # Asked first, because torch.compile guards each variable that it reads. If it read `recording`, it would compile
+    # the code again, differently, as soon as a window opens.
     compiler: Any = getattr(sys.modules.get("torch"), "compiler", None)
     return hasattr(compiler, "is_dynamo_compiling") and bool(compiler.is_dynamo_compiling())

@@ -17,7 +17,7 @@ LEFT = "was left before its end"
 
 
 class Window:
-    """A measured stretch of a test. Its numbers can be asked for once it is closed."""
+    """A measured stretch of a test. It has its numbers once it is closed."""
 
     def __init__(self, name: str, aliases: Mapping[str, str] | None = None) -> None:
         self.name = name
@@ -31,18 +31,18 @@ class Window:
         """CPU time of the process and of the thread, in each step."""
         self._profile: OpProfile | None = None
         self.unfinished = OPEN
-        """Why it has no numbers; empty once it has."""
+        """The reason why it has no numbers; empty once it has."""
         self.threads = 0
-        """How many an op may use; 0: as many as it likes."""
+        """The number of threads for an op; 0: no limit."""
         self.shown: Shown | None = None
-        """Which lines stand for those of packages."""
+        """Chooses the lines that stand for lines of packages."""
 
     def __repr__(self) -> str:
         return f"<opprof window {self.name!r}>"
 
     @property
     def profile(self) -> OpProfile:
-        """What was measured. Raises UsageError while the window is open."""
+        """The measured profile. Raises UsageError while the window is open."""
         __tracebackhide__ = True
         if self._profile is None:
             raise UsageError(f"window {self.name!r} has no numbers: it {self.unfinished}")
@@ -53,7 +53,7 @@ class Window:
         self._profile = replace(self.profile, remarks=(*self.profile.remarks, (ALWAYS, text)))
 
     def left(self, left: Left) -> None:
-        """Add what each call leaves behind to the closed window."""
+        """Add the leftovers of each call to the closed window."""
         found = {"left_behind": left.number, "leaked_memory": left.nbytes}
         counts = {name: dict.fromkeys(range(self.profile.steps), number) for name, number in found.items()}
         told = dict.fromkeys(counts, str(left)) if left.number else {}
@@ -86,8 +86,8 @@ class Window:
     def count(self, op: str) -> int:
         """Return the calls of *op* (canonical, raw or a glob) in the worst step.
 
-        Raises UsageError for a name that means nothing, and where nothing at all was recorded: a zero would then say
-        nothing about the program.
+        Raises UsageError for an unknown name, and if nothing at all was recorded: a zero would then say nothing about
+        the program.
         """
         __tracebackhide__ = True
         return self.stats(op).most_calls
@@ -106,9 +106,9 @@ class Window:
             raise UsageError(str(error)) from None  # ends the traceback at the user's line
 
     def sites(self, op: str) -> tuple[SiteCalls, ...]:
-        """Return which lines asked for *op* in the worst step, in the order of the program.
+        """Return the source lines of *op* in the worst step, in the order of the program.
 
-        Raises UsageError where that was not recorded, and for a name that means nothing.
+        Raises UsageError if they were not recorded, and for an unknown name.
         """
         __tracebackhide__ = True
         if not self.profile.has_sites:

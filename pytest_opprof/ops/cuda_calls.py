@@ -1,4 +1,4 @@
-"""Calls of CUDA and HIP by name: what launches, copies, allocates; and the ops that copies and sets of memory are."""
+"""Classify calls of CUDA and HIP by name: launches, copies, allocations; and the ops of copies and sets of memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def without_api_version(raw: str) -> str:
 
 
 def starts_device_work(raw: str) -> bool:
-    """Tell whether *raw* is a call of CUDA that launches, copies or sets: what it starts is the op.
+    """Return True if *raw* is a call of CUDA that launches, copies or sets; the work that it starts is the op.
 
     >>> starts_device_work("cudaMemcpyAsync"), starts_device_work("cudaStreamSynchronize")
     (True, False)
@@ -37,7 +37,7 @@ def starts_device_work(raw: str) -> bool:
 
 
 def is_launch(raw: str) -> bool:
-    """Tell whether *raw* is a call of CUDA that gives the device kernels to run: one, or a graph of them.
+    """Return True if *raw* is a call of CUDA that gives the device kernels to run: one, or a graph of them.
 
     >>> is_launch("cuLaunchKernelEx"), is_launch("cudaGraphLaunch"), is_launch("cudaLaunchHostFunc")
     (True, True, False)
@@ -46,7 +46,7 @@ def is_launch(raw: str) -> bool:
 
 
 def is_kernel_launch(raw: str) -> bool:
-    """Tell whether *raw* is a call of CUDA that gives the device one kernel to run.
+    """Return True if *raw* is a call of CUDA that gives the device one kernel to run.
 
     >>> is_kernel_launch("cuLaunchKernelEx"), is_kernel_launch("cudaGraphLaunch")
     (True, False)
@@ -55,7 +55,7 @@ def is_kernel_launch(raw: str) -> bool:
 
 
 def is_graph_launch(raw: str) -> bool:
-    """Tell whether *raw* is a call of CUDA that gives the device a graph to run.
+    """Return True if *raw* is a call of CUDA that gives the device a graph to run.
 
     >>> is_graph_launch("cudaGraphLaunch"), is_graph_launch("cuLaunchKernel")
     (True, False)
@@ -64,7 +64,7 @@ def is_graph_launch(raw: str) -> bool:
 
 
 def moves(raw: str) -> bool:
-    """Tell whether *raw* is a call of CUDA that copies or sets memory.
+    """Return True if *raw* is a call of CUDA that copies or sets memory.
 
     >>> moves("cudaMemcpyPeerAsync"), moves("cuMemsetD8Async"), moves("cudaLaunchKernel")
     (True, True, False)
@@ -73,7 +73,7 @@ def moves(raw: str) -> bool:
 
 
 def allocates(raw: str) -> bool:
-    """Tell whether *raw* is a call of CUDA that allocates memory of the device.
+    """Return True if *raw* is a call of CUDA that allocates memory of the device.
 
     >>> allocates("cudaMallocAsync"), allocates("cuMemAlloc"), allocates("cudaMallocHost")
     (True, True, False)
@@ -82,7 +82,7 @@ def allocates(raw: str) -> bool:
 
 
 def copied(activity: str) -> str:
-    """Return the op that a copy or a set of memory is, as Kineto, Nsight and rocprof call them.
+    """Return the op of a copy or a set of memory, by its name in Kineto, Nsight or rocprof.
 
     >>> copied("Memcpy PtoP (Device -> Device)"), copied("[CUDA memcpy Host-to-Device]"), copied("[CUDA memset]")
     ('MemcpyDtoD', 'MemcpyHtoD', 'Memset')
@@ -92,10 +92,10 @@ def copied(activity: str) -> str:
     return next((op for pattern, op in _DIRECTIONS if pattern.search(activity)), "Memcpy")
 
 
+# CUPTI's numbers: to and from arrays (3 to 7) and unified memory (11 to 13) are the same directions.
 CUDA_COPIES: Mapping[int, str] = {
     **dict.fromkeys([1, 3, 11], "MemcpyHtoD"),
     **dict.fromkeys([2, 4, 12], "MemcpyDtoH"),
     **dict.fromkeys([5, 6, 7, 8, 10, 13], "MemcpyDtoD"),
     9: "MemcpyHtoH",
 }
-"""CUPTI's numbers: to and from arrays (3 to 7) and unified memory (11 to 13) are the same directions."""

@@ -1,9 +1,9 @@
-"""What the name of a CUDA kernel means.
+"""The meaning of a CUDA kernel's name.
 
-A kernel is given the op that it *is*, whatever launched it: a gemm is a `MatMul`, also inside a convolution. Where the
-name does not tell, or where an op takes several kernels (the passes of a sort, the last step of a split gemm), the
-kernel that does the work has the op and the others keep their own names, so that an op is not counted twice. What the
-program asked for may have another name: PyTorch subtracts by adding with the factor -1, and its relu is a clip.
+A kernel has the op that it *is*, whichever op launched it: a gemm is a `MatMul`, also inside a convolution. If the name
+does not tell, or if an op takes several kernels (the passes of a sort, the last step of a split gemm), the kernel that
+does the work has the op and the others keep their own names, so that an op is not counted twice. The program's own op
+may have another name: PyTorch subtracts by adding with the factor -1, and its relu is a clip.
 
 Sources of the spellings: the kernels of public PyTorch traces of 2020 to 2026 with the ops that launched them, the
 sources of PyTorch (``aten/src/ATen/native/cuda``), and the kernel names in CuPy 14.2.
@@ -19,16 +19,16 @@ from functools import cache, lru_cache
 from . import names, vocabulary
 from .cuda_calls import copied
 
+# Characters of a name that are read; the longest of 501 public ones has 5,123.
 _LONGEST = 1 << 14
-"""Characters of a name that are looked at; the longest of 501 public ones has 5,123."""
+# Characters that a demangled name may have: it takes 0.3 s.
 _MOST_DEMANGLED = 1 << 24
-"""Characters that a demangled name may have: it takes 0.3 s."""
+# Names. A program has some hundreds of kernels.
 _REMEMBERED = 2048
-"""Names. A program has some hundreds of kernels."""
 
 
 def demangled(raw: str) -> str:
-    """Return *raw* as C++ spells it, or as it is: not mangled, nothing there that demangles it, or not worth it.
+    """Return *raw* in C++ spelling; unchanged if it is not mangled, too expensive, or without a demangler.
 
     CUPTI gives mangled names; Kineto and nsys have demangled them already.
     """
@@ -39,9 +39,9 @@ def demangled(raw: str) -> str:
 
 
 def reduced(raw: str) -> str:
-    """Return the name without what changes between builds and calls: template arguments, parameters, numbers.
+    """Return the name without the parts that change between builds and calls: template arguments, parameters, numbers.
 
-    Namespaces are dropped too, where the last part of the name says enough.
+    Namespaces are dropped too, if the last part of the name is telling enough.
 
     >>> reduced("void at::native::reduce_kernel<512, 1>(float*)"), reduced("triton_poi_fused_add_3")
     ('reduce_kernel', 'triton_poi_fused_add')
@@ -50,7 +50,7 @@ def reduced(raw: str) -> str:
 
 
 def canonical(raw: str) -> str:
-    """Return the op that the kernel, copy or memset *raw* means; where its name does not tell, the reduced name.
+    """Return the op of the kernel, copy or memset *raw*; the reduced name if it does not tell.
 
     >>> canonical("volta_sgemm_64x64_nt"), canonical("cupy_copy__float64_float32"), canonical("my_kernel(float*)")
     ('MatMul', 'Cast', 'my_kernel')
@@ -60,7 +60,7 @@ def canonical(raw: str) -> str:
 
 @lru_cache(_REMEMBERED)
 def moved(activity: str) -> str:
-    """Return the op of what counts wherever it happens: a copy, a set, a collective; nothing for other kernels.
+    """Return the op of work that counts wherever it happens: a copy, a set, a collective; empty for other kernels.
 
     >>> moved("Memcpy HtoD (Pageable -> Device)"), moved("ncclDevKernel_AllReduce_Sum(int)"), moved("my_kernel(float*)")
     ('MemcpyHtoD', 'ncclDevKernel_AllReduce_Sum', '')
@@ -71,7 +71,7 @@ def moved(activity: str) -> str:
 
 
 def copied_dtypes(raw: str) -> tuple[str, str] | None:
-    """Return the dtypes from and to which a kernel of CuPy copies an array; None for any other kernel."""
+    """Return the source and target dtype of a CuPy kernel that copies an array; None for any other kernel."""
     kernel = _CUPY.fullmatch(raw)
     words = kernel["dtypes"].split("_") if kernel and kernel["dtypes"] else []
     if not kernel or kernel["name"] != "copy" or len(words) < 2 or words[0] in _CUPY_SCALARS:
@@ -83,14 +83,14 @@ _SUBSTITUTION = re.compile(r"S[0-9A-Z]{0,4}_")
 _PARAMETER = re.compile(r"T\d{0,4}_")
 _PACK = re.compile(r"Dp|sp")
 _IDENTIFIER = re.compile(r"[1-9]\d{0,4}")
+# In the spellings of libstdc++, NVIDIA's and old demanglers.
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::")
-"""As libstdc++, NVIDIA's and old demanglers spell it."""
 
 
 def _is_worth_demangling(raw: str) -> bool:
-    """Tell by a bound of its size: 200 characters can stand for gigabytes.
+    """Return True by a bound of the demangled size: 200 characters can stand for gigabytes.
 
-    Each substitution may repeat all that was before it, and a pack its pattern for each of its elements.
+    Each substitution may repeat everything before it, and a pack its pattern for each of its elements.
     """
     if len(raw) > _LONGEST:
         return False
@@ -101,7 +101,7 @@ def _is_worth_demangling(raw: str) -> bool:
 
 @cache
 def _demangler() -> Callable[[bytes], str] | None:
-    """Return libstdc++'s, where it is there."""
+    """Return the demangler of libstdc++, if available."""
     try:
         demangle, free = ctypes.CDLL("libstdc++.so.6").__cxa_demangle, ctypes.CDLL(None).free
     except (OSError, AttributeError, TypeError):  # no such library; on Windows CDLL(None) is a TypeError
@@ -120,7 +120,7 @@ def _demangler() -> Callable[[bytes], str] | None:
 
 
 def _read_mangled(raw: str) -> tuple[str, str]:
-    """Return the name and what follows it of a mangled name that is not demangled."""
+    """Return the name, and the rest after it, of a mangled name that is not demangled."""
     path: list[str] = []
     at, nested = (3, True) if raw.startswith("_ZN") else (2, False)
     while (nested or not path) and (size := _IDENTIFIER.match(raw, at)):
@@ -131,10 +131,10 @@ def _read_mangled(raw: str) -> tuple[str, str]:
 
 _CLOSES = {">": "<", ")": "(", "}": "{", "]": "["}
 _BRACKET = re.compile(r"[<>(){}\[\]]")
+# Names that mean nothing without their namespace: ``cutlass::Kernel``.
 _GENERIC = re.compile(r"(?:device_?)?kernel\d*|globalKernel|operator", re.IGNORECASE)
-"""Names that say nothing without their namespace: ``cutlass::Kernel``."""
+# Copies and sets in the spelling of Kineto and the summaries of nsys.
 _COPIES = re.compile(r"Mem(?:cpy|set)(?: .*)?|\[CUDA mem(?:cpy|set)\b.*")
-"""Copies and sets, as Kineto and the summaries of nsys call them."""
 
 
 @lru_cache(_REMEMBERED)
@@ -144,7 +144,7 @@ def _parts(raw: str) -> tuple[str, str]:
         return copied(raw), ""
     text = demangled(raw)[:_LONGEST]
     outside, arguments = _read_mangled(text) if text.startswith("_Z") else _ungrouped(text)
-    # What stands before the name is the type of its result.
+    # The text before the name is the type of its result.
     words = [word for word in outside.split() if word != "const"] if outside != text else [outside]
     return names.stable(_short(words[-1] if words else "")), arguments
 
@@ -155,7 +155,7 @@ def _short(name: str) -> str:
 
 
 def _ungrouped(text: str) -> tuple[str, str]:
-    """Return what is outside of all brackets, and what is in the last pair of angle brackets."""
+    """Return the text outside of all brackets, and the text in the last pair of angle brackets."""
     plain = _ANONYMOUS.sub("", text).replace("->", "")
     outside: list[str] = []
     arguments, begin = "", 0
@@ -167,7 +167,7 @@ def _ungrouped(text: str) -> tuple[str, str]:
 
 
 def _groups(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the outermost brackets begin and end; one that has no partner is a comparison."""
+    """Yield the start and end of the outermost brackets; one without a partner is a comparison."""
     stack: list[tuple[str, int]] = []
     is_open = dict.fromkeys(_CLOSES.values(), 0)
     for bracket in _BRACKET.finditer(text):
@@ -184,10 +184,11 @@ def _groups(text: str) -> Iterator[tuple[int, int]]:
                 yield start, bracket.end()
 
 
+# In place of an op: a kernel that prepares or ends the work of another one.
 _PART = ""
-"""In place of an op: a kernel that prepares or ends the work of another one."""
 _ARCHITECTURE = r"(?:cudnn_)?(?:(?:infer|train)_)?(?:maxwell|pascal|volta|turing|ampere|hopper|sm\d+)"
 _CUTLASS = r"cutlass\w*::(?:Kernel2?|device_kernel)"
+# The op, the whole reduced name, and how the template arguments begin.
 _KERNELS = tuple(
     (op, re.compile(name), re.compile(arguments))
     for op, name, arguments in (
@@ -215,7 +216,7 @@ _KERNELS = tuple(
         ("MatMul", r"Cijk_A\w+", ""),  # Tensile, AMD's
         ("BatchNormalization", r"bn_fw_(?:tr|inf)_\w+|batchnorm_fwtr_\w+|batch_norm_transform_input_kernel", ""),
         ("BatchNormalizationGrad", r"bn_bw_\w+|batchnorm_bwtr_\w+|batch_norm_backward_kernel", ""),
-        # PyTorch. A third argument of the norm's kernels says that it is the RMS norm.
+        # PyTorch. A third argument of the norm's kernels marks the RMS norm.
         ("RMSNormalization", r"vectorized_layer_norm_kernel", r"[^<>]+, (?:true|\(bool\)1)$"),
         ("RMSNormalizationGrad", r"layer_norm_grad_input_kernel\w*", r"[^<>]+, (?:true|\(bool\)1)$"),
         ("LayerNormalization", r"vectorized_layer_norm_kernel|LayerNormForwardCUDAKernel|cuApplyLayerNorm", ""),
@@ -269,14 +270,13 @@ _KERNELS = tuple(
         ("Sub", r"multi_tensor_apply_kernel", r".*\bBinaryOp\w+<.*\bstd::minus<"),
         ("Mul", r"multi_tensor_apply_kernel", r".*\bBinaryOp\w+<.*\bstd::multiplies<"),
         ("Div", r"multi_tensor_apply_kernel", r".*\bBinaryOp\w+<.*\bstd::divides<"),
-        # The cast is in how the elements are loaded, wherever a copy's dtypes differ.
+        # If a copy's dtypes differ, the cast shows in how the elements are loaded.
         ("Cast", r"unrolled_elementwise_kernel", r".*\bdirect_copy_kernel_cuda\b.*\bLoadWithCast<"),
         ("Copy", r"unrolled_elementwise_kernel", r".*\bdirect_copy_kernel_cuda\b.*\bLoadWithoutCast\b"),
         ("Copy", r"vectorized_elementwise_kernel", r".*\bdirect_copy_kernel_cuda\b"),
         ("Copy", r"elementwise_kernel\w*", r".*\bgpu_kernel_impl_nocast<.*\bdirect_copy_kernel_cuda\b"),
     )
 )
-"""The op, the whole reduced name, and how the template arguments begin."""
 
 
 @lru_cache(_REMEMBERED)
@@ -301,6 +301,8 @@ _FUNCTOR_STEM = re.compile(
     r"(?:CUDAFunctor(?:On(?:Self|Other))?_)?(\w+?)(?:_scalar|_tensor)?"
     r"(?:_kernel_cuda|_cuda_kernel|_kernel_impl|_kernel|_cuda_out|Functor)?"
 )
+# Functors that are not named after the op. The others are: MulFunctor, sigmoid_kernel_cuda, CUDAFunctor_add.
+# CompareEqFunctor is equal and not equal, threshold_kernel_impl a threshold and its gradient: these keep their names.
 _FUNCTORS = {
     "MulScalarFunctor": "Mul",
     "CompareGEFunctor": "GreaterOrEqual",
@@ -317,13 +319,10 @@ _FUNCTORS = {
     **dict.fromkeys(["bfloat16_copy_kernel_cuda", "float16_copy_kernel_cuda"], vocabulary.CAST),
     **dict.fromkeys(["bfloat16tofloat32_copy_kernel_cuda", "float16tofloat32_copy_kernel_cuda"], vocabulary.CAST),
 }
-"""Functors that are not named after the op. The others are: MulFunctor, sigmoid_kernel_cuda, CUDAFunctor_add.
-
-CompareEqFunctor is equal and not equal, threshold_kernel_impl a threshold and its gradient: these keep their names."""
 
 
 def _functor(arguments: str) -> str:
-    """Return what an elementwise kernel applies to each element, or nothing if that is not one thing."""
+    """Return the function that an elementwise kernel applies to each element; empty unless it is one."""
     if "," not in arguments:  # still mangled
         return ""
     found = {name for name in _FUNCTOR.findall(arguments) if not _AROUND_FUNCTORS.fullmatch(name)}
@@ -338,17 +337,18 @@ def _functor_op(functor: str) -> str:
 
 
 def _known(raw: str) -> str:
-    """Return the op that the vocabulary has for a framework's function, or nothing."""
+    """Return the vocabulary's op for a framework's function; empty if unknown."""
     op = names.meaning(raw).op
     return "" if op == raw else op
 
 
+# ``cupy_add__float32_float_float32`` is a ufunc and its dtypes (a scalar has no digits), ``cupy_sum`` a reduction.
 _CUPY = re.compile(
     r"cupy_(?:cub_)?(?P<name>[a-z]\w*?)(?:_with_dtype)?(?:_kernel)?(?:_pass1)?"
     r"(?:_where)?(?:__(?P<dtypes>[a-z]+\d*(?:_[a-z]+\d*)*))?"
 )
-"""``cupy_add__float32_float_float32`` is a ufunc and its dtypes (a scalar has no digits), ``cupy_sum`` a reduction."""
 _CUPY_SCALARS = frozenset(["int", "uint", "float", "complex"])
+# Kernels of CuPy that are not named after NumPy's function, or whose function is not in the vocabulary of NumPy.
 _CUPY_FUNCTIONS = {
     "arange": "Range",
     "linspace": "Range",
@@ -357,7 +357,6 @@ _CUPY_FUNCTIONS = {
     "getitem_mask": "Gather",
     "scatter_add": "ScatterND",
 }
-"""Kernels of CuPy that are not named after NumPy's function, or whose function is not in the vocabulary of NumPy."""
 
 
 def _cupy_op(name: str) -> str:
@@ -371,14 +370,16 @@ def _cupy_op(name: str) -> str:
     return _CUPY_FUNCTIONS.get(kernel["name"]) or _known(f"numpy.{kernel['name']}")
 
 
+# ``wrapped_convert_2`` is an instruction of XLA alone, ``loop_add_fusion`` and ``gemm_fusion_dot_3`` are several.
 _XLA = re.compile(
     r"(?:(?P<parts>[a-z]\w*?)_)?(?P<fusion>fusion(?:_[a-z]\w*?)?)(?:_\d+)*|wrapped_(?P<op>[a-z]\w*?)(?:_\d+)*"
 )
-"""``wrapped_convert_2`` is an instruction of XLA alone, ``loop_add_fusion`` and ``gemm_fusion_dot_3`` are several."""
 
 
 def _xla_op(name: str) -> str:
-    """Return the op of a kernel of XLA (JAX); for several instructions in one that is a product, or what they are."""
+    """Return the op of a kernel of XLA (JAX); of several instructions in one: MatMul for a product, else their
+    names.
+    """
     kernel = _XLA.fullmatch(name)
     if not kernel:
         return ""
@@ -390,7 +391,7 @@ def _xla_op(name: str) -> str:
 
 
 def is_nccl(kernel: str) -> bool:
-    """Tell a kernel of NCCL (or RCCL) by its name: all versions say ``nccl...Kernel...``.
+    """Return True for a kernel of NCCL (or RCCL): all versions say ``nccl...Kernel...``.
 
     >>> is_nccl("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"), is_nccl("nccl:all_reduce")
     (True, False)

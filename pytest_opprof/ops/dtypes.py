@@ -1,4 +1,4 @@
-"""One spelling for dtypes, which frameworks spell differently, and how large they are."""
+"""One spelling for dtypes, which frameworks spell differently, and their sizes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ INTEGERS = (
     "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32", "uint16", "uint8", "uint4", "uint2",
     "qint32", "qint8", "quint8",
 )  # fmt: skip
+# The dtypes in the spelling of NumPy and ml_dtypes, for budgets and baselines. (x86's float128 has 80 bits.)
 NAMES = (*FLOATS, *INTEGERS, "complex128", "complex64", "complex32", "bool", "string", "float128", "complex256")
-"""The dtypes as NumPy and ml_dtypes call them: what budgets and baselines have. (x86's float128 has 80 bits.)"""
 _DTYPES = {
     "float": "float32",
     "f16": "float16",
@@ -76,7 +76,7 @@ def dtype(raw: str) -> str:
     ('bfloat16', 'float32', 'float16', 'float64', 'float8_e4m3fn')
     """
     if raw.startswith(("datetime64", "timedelta64")):
-        return raw  # their units are told apart by capitals: M is a month, m a minute
+        return raw  # capitals distinguish their units: M is a month, m a minute
     plain = raw.strip().lower().removesuffix("_t")
     if match := _WRAPPED.fullmatch(plain):
         plain = match[1]
@@ -88,12 +88,12 @@ def dtype(raw: str) -> str:
 
 
 def is_dtype(raw: str) -> bool:
-    """Tell whether *raw* spells a dtype, whether or not a profile has it."""
+    """Return True if *raw* spells a dtype, whether or not a profile has it."""
     return dtype(raw) in NAMES
 
 
 def of_pytorch_event(raw: str) -> str:
-    """Return PyTorch's own name of the dtype of a tensor that its profiler names in C++; nothing for no tensor.
+    """Return PyTorch's name for a tensor's dtype that its profiler names in C++; empty for anything else.
 
     >>> of_pytorch_event("c10::BFloat16"), of_pytorch_event("unsigned char"), of_pytorch_event("ScalarList")
     ('bfloat16', 'uint8', '')
@@ -102,7 +102,7 @@ def of_pytorch_event(raw: str) -> str:
 
 
 def item_bytes(dtype: str) -> int | None:
-    """Return the size of an element, as the name tells it; None where it does not.
+    """Return the size of an element by its name; None if the name does not tell.
 
     >>> item_bytes("bfloat16"), item_bytes("complex64"), item_bytes("float8_e4m3fn"), item_bytes("string")
     (2, 8, 1, None)
@@ -114,7 +114,7 @@ def item_bytes(dtype: str) -> int | None:
 
 
 def width(name: str) -> int:
-    """Return how many bits an element has, 0 where the name does not tell: what *wider* means.
+    """Return the bits of an element, 0 if the name does not tell: the measure of *wider*.
 
     >>> width("float64"), width("bfloat16"), width("bool"), width("string")
     (64, 16, 8, 0)

@@ -1,6 +1,6 @@
 """FLOPs of products and convolutions, by the shapes that every framework has: a multiplication and an addition are two.
 
-What only one framework tells (strides, HLO's windows, packed weights) is in the module ``work`` of that framework.
+Facts of one framework only (strides, HLO's windows, packed weights) are in the module ``work`` of that framework.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .signature import Shape
 
 
 def dot(result: Shape, left: Shape, contracted: Collection[int]) -> int:
-    """Return those of a dot product that sums over the *contracted* dimensions of its left side.
+    """Return the FLOPs of a dot product that sums over the *contracted* dimensions of its left side.
 
     >>> dot((4, 2), (4, 3), [1])
     48
@@ -21,7 +21,7 @@ def dot(result: Shape, left: Shape, contracted: Collection[int]) -> int:
 
 
 def product(left: Shape, right: Shape, result: Shape) -> int | None:
-    """Return those of a matrix product of which either side may be transposed; None where the shapes do not fit.
+    """Return the FLOPs of a matrix product either side of which may be transposed; None if the shapes do not fit.
 
     >>> product((32, 4096), (32, 9216), (4096, 9216))
     2415919104
@@ -33,7 +33,7 @@ def product(left: Shape, right: Shape, result: Shape) -> int | None:
 
 
 def convolution(weight: Shape, result: Shape) -> int:
-    """Return those of a convolution with a *weight* of (features of the result, features of a group, *kernel).
+    """Return the FLOPs of a convolution with a *weight* of (features of the result, features of a group, *kernel).
 
     >>> convolution((8, 3, 5, 5), (1, 8, 28, 28))
     940800
@@ -42,7 +42,7 @@ def convolution(weight: Shape, result: Shape) -> int:
 
 
 def of_op(op: str, left: Shape, right: Shape, result: Shape) -> int | None:
-    """Return those of a canonical *op* on two tensors; None for what is neither a product nor a convolution in NCHW.
+    """Return the FLOPs of a canonical *op* on two tensors; None for anything but a product or a convolution in NCHW.
 
     >>> of_op("Conv", (1, 3, 32, 32), (8, 3, 5, 5), (1, 8, 28, 28))
     940800

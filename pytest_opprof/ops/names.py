@@ -1,4 +1,4 @@
-"""What a raw op name means: its canonical op, and how it counts beside the ops around it."""
+"""The meaning of a raw op name: its canonical op, and how it counts beside the ops around it."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from .cuda_calls import starts_device_work
 from .tables import TABLES
 from .vocabulary import COMPILE, COMPILED
 
+# In place of the launcher of a kernel, if unknown.
 UNLINKED = "(unlinked)"
-"""Stands for what launched a kernel where that is not known."""
 
 
 class Kind(Enum):
     """How an op counts when it happens inside another one (see `attribution`)."""
 
     COMPUTE = auto()
-    """An op that works; what happens inside is its implementation."""
+    """An op that works; the events inside are its implementation."""
     MOVE = auto()
     """A cast of data, a host-device copy, a hidden copy: counts wherever it happens."""
     COPY = auto()
-    """A copy within one dtype, a cast of one number: part of the op that needs it, counted where it is asked for."""
+    """A copy within one dtype, a cast of one number: part of the op that needs it, counted if the program calls it."""
     VIEW = auto()
-    """Moves no data: part of whatever is around it."""
+    """Moves no data: part of the op around it."""
     WRAPPER = auto()
-    """Does nothing itself: stands for the op inside that does the work, and is nothing where there is none."""
+    """Does nothing itself: stands for the working op inside, and is nothing without one."""
     GROUP = auto()
-    """Stands for the ops inside as well, but is an op where there are none."""
+    """Stands for the ops inside as well, but is an op if there are none."""
     GRAPH = auto()
-    """As a graph of torch.compile: counts wherever it happens, as does what is inside; nothing if that is empty."""
+    """Such as a graph of torch.compile: counts wherever it happens, as do the ops inside; nothing if it is empty."""
     ALLOCATION = auto()
-    """Only gets memory."""
+    """Only allocates memory."""
     COMMUNICATION = auto()
     """Between processes or devices: counts wherever it happens, and has no time of its own among ops."""
     UNKNOWN = auto()
-    """Not in the vocabulary: an op under its raw name, and what is inside counts as well."""
+    """Not in the vocabulary: an op under its raw name; ops inside count as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The canonical op of a raw name (the raw name itself where the vocabulary has none) and how it counts."""
+    """The canonical op of a raw name (the raw name itself if the vocabulary has none) and how it counts."""
 
     op: str
     kind: Kind
@@ -76,11 +76,12 @@ def stable(raw: str) -> str:
 def meaning(
     raw: str, dtypes: tuple[str, ...] = (), aliases: Mapping[str, str] | None = None, of_scalar: bool = False
 ) -> Meaning:
-    """Return the canonical op that *raw* means and how it counts.
+    """Return the canonical op of *raw* and how it counts.
 
-    *dtypes* are those of the source and the destination where the profiler knows them: they tell a cast from a copy.
-    *aliases* are the user's own, raw name to canonical op; they win over the vocabulary. A cast *of_scalar*, of no
-    dimensions, is a part of an op around it: PyTorch converts the 2.0 of ``x * 2.0`` so on a CPU, and no GPU does.
+    *dtypes* are those of the source and the destination, if the profiler knows them: they distinguish a cast from a
+    copy. *aliases* are the user's own, raw name to canonical op; they take precedence over the vocabulary. A cast
+    *of_scalar*, of no dimensions, is a part of an op around it: PyTorch converts the 2.0 of ``x * 2.0`` so on a CPU,
+    and no GPU does.
 
     >>> meaning("aten::addmm").op, meaning("aten::copy_", ("float32", "float16")).op
     ('MatMul', 'Cast')
@@ -108,7 +109,7 @@ def _canonical(raw: str) -> str | None:
 
 
 def _is_in(raw: str, names: Collection[str]) -> bool:
-    """Tell whether *raw* or the function whose in-place twin it is (`aten::square_`) is one of *names*."""
+    """Return True if *raw* or the function whose in-place twin it is (`aten::square_`) is one of *names*."""
     return raw in names or (raw.startswith("aten::") and raw.endswith("_") and raw[:-1] in names)
 
 
@@ -138,7 +139,7 @@ _learned: dict[str, Mapping[str, str]] = {}
 
 
 def learn(framework: str, table: Mapping[str, str]) -> None:
-    """Add the *table* of a backend that is installed, shaped as those of `tables`, which win where both have a name."""
+    """Add the *table* of an installed backend, in the form of `tables`, which take precedence if both have a name."""
     if _learned.get(framework, {}) != table:
         _learned[framework] = table
         _meanings.cache_clear()
@@ -180,14 +181,14 @@ def canonical_ops() -> list[str]:
 
 
 def possible_ops(name: str) -> set[str]:
-    """Return the canonical ops that *name* may mean: two for a copy that is a cast where the dtype changes."""
+    """Return the canonical ops that *name* may mean: two for a copy that is a cast if the dtype changes."""
     casts = {vocabulary.CAST} if name in _casts() else set[str]()
     op = _canonical(name)
     return casts | ({op} if op else set())
 
 
 def is_known(name: str, aliases: Mapping[str, str] | None = None) -> bool:
-    """Tell whether *name* is a canonical op or a raw name that the vocabulary or the user's aliases have."""
+    """Return True if *name* is a canonical op or a raw name in the vocabulary or the user's aliases."""
     aliases = aliases or {}
     return (
         _canonical(name) is not None

@@ -1,4 +1,4 @@
-"""What a call works on: `Signature`."""
+"""The arguments and results of a call: `Signature`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Shape = tuple[int, ...]
 
 
 class Signature(NamedTuple):
-    """Dtypes, shapes and layouts. None is what the source does not know; () says that there is no tensor."""
+    """Dtypes, shapes and layouts. None is unknown; () means that there is no tensor."""
 
     input_dtypes: tuple[str, ...] | None = None
-    """As the source spells them."""
+    """In the source's spelling."""
     output_dtypes: tuple[str, ...] | None = None
     input_shapes: tuple[Shape, ...] | None = None
     output_shapes: tuple[Shape, ...] | None = None
@@ -25,12 +25,12 @@ class Signature(NamedTuple):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether all that it works on is known to have no dimensions."""
+        """Whether all its tensors are known to have no dimensions."""
         return self.input_shapes is not None and not any((*self.input_shapes, *(self.output_shapes or ())))
 
     @property
     def dtypes_in(self) -> tuple[str, ...]:
-        """The different dtypes that it reads, in one spelling; none where they are not known.
+        """The different dtypes that it reads, in one spelling; empty if unknown.
 
         A scalar beside larger tensors is left out: the 2.0 of ``x * 2.0`` is a float64 in PyTorch, but the work is not.
         """
@@ -43,7 +43,7 @@ class Signature(NamedTuple):
 
     @property
     def dtypes(self) -> str | None:
-        """What it reads and writes, as baselines and tables have it; empty for no tensor, None where not known.
+        """Its dtypes for baselines and tables; empty without tensors, None if unknown.
 
         >>> Signature(("FLOAT",), ("BF16",)).dtypes
         'float32->bfloat16'
@@ -76,7 +76,7 @@ def _dtypes(signature: Signature) -> str | None:
 
 
 def _arrow(before: tuple[str, ...] | None, after: tuple[str, ...] | None) -> str:
-    """Return what goes in and comes out, in short: of several alike, one."""
+    """Return inputs and outputs in short: each different one once."""
     inputs, outputs = (",".join(dict.fromkeys(text or "?" for text in texts or ())) for texts in (before, after))
     return inputs if inputs == outputs or not outputs else f"{inputs}->{outputs}" if inputs else outputs
 

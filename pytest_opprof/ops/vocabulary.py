@@ -1,6 +1,6 @@
 """Names that count in a way of their own: casts, copies, views, wrappers, allocations. Data only.
 
-Which op a name means stands in `tables`, what comes of both in `names`.
+The op of a name is in `tables`; `names` combines both.
 """
 
 from __future__ import annotations
@@ -11,36 +11,37 @@ CAST = "Cast"
 COPY = "Copy"
 COMPILE = "torch::compile"
 GRAPH = "torch::graph"
+# Raw names that are a `Cast` if the dtypes recorded with the call differ, and otherwise the `Copy` of their table.
+# ``dtype=`` stands for a NumPy ufunc told to compute in another dtype.
 CASTS: Mapping[str, str] = {
     "numpy": """ndarray.astype ndarray.__setitem__ numpy.copyto dtype= numpy.array numpy.asarray numpy.asanyarray
         numpy.asarray_chkfinite numpy.ascontiguousarray numpy.asfarray numpy.asfortranarray numpy.require""",
     "torch": "aten::copy_ aten::copy aten::_copy_from",
 }
-"""Raw names that are a `Cast` when the dtypes recorded with the call differ, and the `Copy` of their table else.
-``dtype=`` stands for a NumPy ufunc told to compute in another dtype."""
+# Ops that count wherever they happen, also inside another op, because budgets look for them.
 DATA_MOVEMENT = frozenset([CAST, "MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "Memset", "Synchronize"])
-"""Ops that count wherever they happen, also inside another op: they are what budgets hunt for."""
+# Ops between processes or devices. Their time is mostly waiting for the others, so the ops' time does not include it.
 COMMUNICATION = frozenset("""AllReduce AllGather ReduceScatter Broadcast AllToAll Send Recv Barrier""".split())
-"""Ops between processes or devices. Their time is mostly waiting for the others: it is beside that of the ops."""
+# Raw names that are communication as well, and have no canonical name.
 UNNAMED_COMMUNICATION = frozenset("c10d::reduce_ c10d::gather_ c10d::scatter_ collective-permute".split())
-"""Raw names that are communication as well, and have no canonical name."""
+# Raw names that count as `Copy` inside another op too: a hidden copy of an operand, not the op's own work.
 ALWAYS_COPIES = frozenset(["aten::clone"])
-"""Raw names that count as `Copy` inside another op too: a hidden copy of an operand, not the op's own work."""
+# Ops that move no data: inside another op they are part of it, and one that has to copy is the `Copy` it makes.
 VIEWS = frozenset("""Expand Identity Reshape Slice Split Squeeze Transpose Unsqueeze""".split())
-"""Ops that move no data: inside another op they are part of it, and one that has to copy is the `Copy` it makes."""
+# Raw names that only allocate memory: part of the op around them.
 ALLOCATIONS = frozenset(
     """numpy.empty numpy.empty_like
     aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided
     aten::empty_permuted aten::resize_ aten::resize_as_ aten::set_ aten::as_strided_""".split()
 )
-"""Raw names that only get memory: part of the op around them."""
+# Raw names that only ask: no ops.
 QUESTIONS = frozenset(
     """aten::_nnpack_available aten::cudnn_is_acceptable aten::result_type aten::is_floating_point
     aten::is_complex aten::is_conj aten::is_neg aten::is_contiguous aten::is_same_size
     aten::_has_compatible_shallow_copy_type aten::_has_same_storage_numel aten::_version aten::output_nr
     aten::can_cast aten::_use_cudnn_rnn_flatten_weight""".split()
 )
-"""Raw names that only ask: no ops."""
+# Raw names of wrappers: the ops inside do the work. A wrapper without ops inside did nothing.
 WRAPPERS = frozenset(
     """aten::to aten::_to_copy aten::contiguous aten::type_as aten::_autocast_to_reduced_precision
     aten::_autocast_to_full_precision aten::_to_cpu aten::scaled_dot_product_attention
@@ -56,12 +57,11 @@ WRAPPERS = frozenset(
     aten::linalg_matrix_rank aten::isclose aten::allclose aten::diag aten::pad_sequence
     aten::_pack_padded_sequence aten::_pad_packed_sequence aten::_weight_norm aten::norm_except_dim""".split()
 )
-"""Raw names of wrappers: the ops inside do the work. One that finds nothing inside did nothing."""
+# torch.compile: the compilation of a frame of Python code, and a run of a compiled graph. The last two names of a graph
+# are a part of the first two inside them.
 COMPILED: Mapping[str, Sequence[str]] = {
     COMPILE: ["_compile.compile_inner (dynamo_timed)"],
     GRAPH: ["Torch-Compiled Region", "CompiledFunctionBackward", "CompiledFunction", "CompiledFxGraph"],
 }
-"""torch.compile: a frame of Python code that it compiles, and a run of a graph that it made. The last two names of a
-graph are a part of the first two where those are around them."""
+# Raw names of a graph that counts also inside another: one calls the other at a graph break.
 GRAPHS = frozenset(COMPILED[GRAPH][:2])
-"""Raw names of a graph that is one more also inside another: one calls the other where it is broken."""

@@ -1,4 +1,5 @@
-"""Other Pythons: fresh processes, two sides that take turns, git worktrees, ranks. Imports `report` and what is below.
+"""Other Pythons: fresh processes, two sides that take turns, git worktrees, ranks. Imports `report` and the packages
+below it.
 
-What is started, asked and ended as a process of its own belongs here.
+Code that starts, asks and ends another process belongs here.
 """

@@ -1,4 +1,4 @@
-"""Which commit ``--opprof-against`` compares with: a revision, a merge base, or the one that CI names."""
+"""Find the commit for ``--opprof-against``: a revision, a merge base, or the one that CI names."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Base:
     commit: str
     """Its full name."""
     how: str
-    """How it was found: ``merge base with main``, ``HEAD~1``."""
+    """The way it was found: ``merge base with main``, ``HEAD~1``."""
     name: str
-    """What findings call it: ``HEAD~1``, ``the base``."""
+    """Its name in findings: ``HEAD~1``, ``the base``."""
     date: str
     subject: str
     is_the_working_tree: bool
-    """Whether no tracked file differs from it: then both sides are the same."""
+    """Whether no tracked file differs from it, so that both sides are the same."""
 
     def __str__(self) -> str:
         return f"{self.commit[:10]} ({self.how}; {self.date}, {self.subject!r})"
@@ -40,7 +40,7 @@ def base_of(folder: Path, revision: str, environment: Mapping[str, str] = os.env
     ``A...`` is the merge base of A and HEAD, as in ``git diff A...``; ``auto`` is the base that GitHub or GitLab name
     in *environment*, elsewhere the merge base with the remote's default branch.
 
-    Raises UsageError, with the command that fetches it, where a shallow clone lacks the commit.
+    Raises UsageError, with the command that fetches it, if a shallow clone lacks the commit.
     """
     repository = _Repository(folder)
     if revision == AUTO:
@@ -73,7 +73,7 @@ class _Repository:
         return git(self.top, _FLAG, *arguments).strip()
 
     def found(self, revision: str) -> str:
-        """Return the commit of *revision*, empty where there is none."""
+        """Return the commit of *revision*, empty if there is none."""
         try:
             return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         except UsageError:
@@ -89,7 +89,7 @@ class _Repository:
         )
 
     def automatic(self, environment: Mapping[str, str]) -> tuple[str, str]:
-        """Return the base that CI names, and how it was found."""
+        """Return the base that CI names, and the way it was found."""
         if branch := environment.get("GITHUB_BASE_REF"):
             # actions/checkout checks out a merge of a pull request into its base: the first parent is that base.
             if environment.get("GITHUB_SHA") == self.found("HEAD") and self.is_merge("HEAD"):
@@ -117,7 +117,7 @@ class _Repository:
         return bool(self.git("diff", "--name-only", commit, "--"))
 
     def is_merge(self, revision: str) -> bool:
-        # The commit itself names its parents, also those that a shallow clone lacks.
+        # The commit itself names its parents, also ones that a shallow clone lacks.
         lines = self.git("cat-file", "-p", revision).partition("\n\n")[0].splitlines()
         return sum(line.startswith("parent ") for line in lines) > 1
 
@@ -127,7 +127,7 @@ class _Repository:
         try:
             return self.git("symbolic-ref", "--short", f"refs/remotes/{remote}/HEAD")
         except UsageError:
-            pass  # a clone made by `git init` and `git fetch`, as CI does, does not know it
+            pass  # a clone made by `git init` and `git fetch`, as in CI, does not know it
         names = [*(f"{remote}/{name}" for name in _DEFAULT_BRANCHES), *_DEFAULT_BRANCHES]
         if branch := next(filter(self.found, names), ""):
             return branch
@@ -137,9 +137,9 @@ class _Repository:
         )
 
     def merge_base(self, branch: str) -> tuple[str, str]:
-        """Return the merge base of HEAD and *branch*, and how it was found."""
+        """Return the merge base of HEAD and *branch*, and the way it was found."""
         if not self.found(branch):
-            # CI fetches no branch but its own: what is left of the others is what the remote has.
+            # CI fetches no branch but its own; the others exist only as remote branches.
             branch = f"origin/{branch}" if self.found(f"origin/{branch}") else branch
         if not self.found(branch) and self.is_shallow:
             raise UsageError(f"{_FLAG}: this clone is shallow and lacks {branch}: {self.fetches(branch)} brings it")

@@ -1,4 +1,4 @@
-"""What tests did at a base, kept from one run to the next: counts, for one commit, command and environment."""
+"""Keep the base's results from one run to the next: counts, for one commit, command and environment."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from ..results.plain import converted
 from ..results.run_result import TestRecord
 from .turns import SideRun
 
+# Bases that are kept; the oldest goes. One of 330 tests takes 90 kB.
 FILES = 8
-"""Bases that are kept; the oldest goes. One of 330 tests takes 90 kB."""
+# The most bytes of a decompressed file. A larger one is not opprof's: 330 tests take 2 MB.
 _MOST_BYTES = 64 << 20
-"""Of a file when decompressed. A larger one is none of ours: 330 tests take 2 MB."""
+# Words of a command that do not affect the tests; CI gives the summary another name in each run.
 _NO_MATTER = (
     "-v",
     "-q",
@@ -36,7 +37,6 @@ _NO_MATTER = (
     "--opprof-report-only",
     "--opprof-summary=",
 )
-"""Words of a command that change nothing of what tests do; CI gives the summary another name in each run."""
 
 
 class _Kept(msgspec.Struct):
@@ -47,19 +47,19 @@ class _Kept(msgspec.Struct):
 
 
 class BaseCache:
-    """The file that keeps what the tests of one command did at *commit*."""
+    """The file with the results of one command's tests at *commit*."""
 
     def __init__(self, folder: Path, commit: str, words: Sequence[str]) -> None:
-        """*words*: the command of the run, whose options may change what tests do."""
+        """*words*: the command of the run, whose options may affect the tests."""
         self._folder = folder
         self._commit = commit
         self._path = folder / f"{commit[:12]}-{_fingerprint(words)}.json.gz"
         self._known = SideRun()
         self.problem = ""
-        """Why the file cannot be used; empty if it can, or is not there."""
+        """Why the file is unusable; empty if it is usable, or missing."""
 
     def load(self) -> SideRun:
-        """Return what is kept; nothing where there is no such file, or it cannot be used."""
+        """Return the stored results; empty if the file is missing or unusable."""
         try:
             packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
             content = packed.decompress(self._path.read_bytes(), _MOST_BYTES)
@@ -81,7 +81,7 @@ class BaseCache:
         return self._known
 
     def keep(self, ran: SideRun, tests: Collection[str]) -> None:
-        """Add what the base did in *tests*. A file that cannot be written is a problem, and no more."""
+        """Add the base's results of *tests*. A write error is only a problem to report."""
         new = {test: reports for test, reports in ran.reports.items() if test in tests}
         if not new and ran.collected == self._known.collected:
             return
@@ -96,7 +96,7 @@ class BaseCache:
 
 
 def _fingerprint(words: Sequence[str]) -> str:
-    """Return what tells two runs apart whose tests may do something else at the same commit."""
+    """Return a fingerprint that differs between runs whose tests may behave differently at the same commit."""
     facts = [
         __version__,
         sys.version,

@@ -1,5 +1,5 @@
-"""The base in an environment of its own: ``--opprof-against-install`` installs it beside today's packages, where it is
-compiled; ``--opprof-against-python`` is another Python.
+"""Install the base in an environment of its own: ``--opprof-against-install`` installs it beside today's packages,
+if it is compiled; ``--opprof-against-python`` is another Python.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from ..errors import UsageError
 
 _FLAG = "--opprof-against-install"
+# Of the output of a failing command.
 _LINES = 5
-"""Of the output of a command that fails."""
 
 
 def installed(folder: Path, tree: Path, command: str) -> str:
-    """Return a Python that has today's packages and, before them, what *command* installs, run in *tree*.
+    """Return a Python with the packages installed by *command*, run in *tree*, and today's packages after them.
 
-    Its environment is made in *folder*. Raises UsageError where the command fails, with the last lines that it printed.
+    Its environment is made in *folder*. Raises UsageError with the last printed lines if the command fails.
     """
     try:
         words = shlex.split(command)
@@ -38,7 +38,7 @@ def installed(folder: Path, tree: Path, command: str) -> str:
         text=True,
         check=True,
     )
-    # A path in a .pth file comes last, and its own .pth files are not read: an editable working tree is not there.
+    # A path in a .pth file comes last, and its own .pth files are not read, so an editable working tree is absent.
     today: dict[str, None] = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     today.update(dict.fromkeys(each for each in sys.path if each.endswith(("site-packages", "dist-packages"))))
     today[str(Path(__file__).parents[2])] = None  # pytest-opprof itself may be an editable install
@@ -52,7 +52,7 @@ def installed(folder: Path, tree: Path, command: str) -> str:
 
 
 def check_python(python: str) -> None:
-    """Raise UsageError where *python*, an interpreter of another environment, cannot run the tests."""
+    """Raise UsageError if *python*, an interpreter of another environment, cannot run the tests."""
     flag = "--opprof-against-python"
     try:
         words = [python, "-c", "import pytest, pytest_opprof.plugin"]

@@ -1,4 +1,4 @@
-"""A pytest that this run starts: it connects back, asks what to do, and is answered."""
+"""A pytest that this run starts: it connects back, asks for instructions, and is answered."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from ..errors import BackendError
 from ..machine.scratch import scratch
 from .parent import VARIABLE
 
+# The longest time for a process to start, to set a test up, or for one round.
 PATIENCE_S = 300
-"""How long a process may take to start, to set a test up, or for one round."""
+# The interval for checking that a starting process still lives.
 _ALIVE_S = 0.1
-"""How often to look whether a process that is to start still lives."""
+# The longest time for a process to say hello, which it does as soon as it is connected.
 _HELLO_S = 5
-"""How long a process may take to say hello, which it does as soon as it is connected."""
+# The longest time for a process to end by itself.
 _ENDING_S = 10
-"""How long a process may take to end by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to start a process."""
+    """The command that starts a process."""
 
     name: str
-    """As the user knows it."""
+    """Its name for users."""
     words: Sequence[str]
     folder: Path
     told: Mapping[str, object]
-    """What it is there for: `parent.Told`."""
+    """Its task: `parent.Told`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What its environment has beside this one's."""
+    """Its environment variables beside this process's."""
 
 
 class Child:
-    """A process that was started."""
+    """A started process."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
         self.name = name
         self.connection: socket.socket | None = None
         self.asks: list[Any] = []
-        """What it waits for an answer to; empty while it runs."""
+        """The question that it waits on; empty while it runs."""
         self._process = process
         self._output = output
         self._is_over = False
 
     def answer(self, answer: object = None) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self.asks = []
         assert self.connection is not None
-        with suppress(OSError):  # it died; `hear` says so
+        with suppress(OSError):  # it died; `hear` reports it
             self.connection.sendall(json.dumps(answer).encode() + b"\n")
 
     def hear(self, patience_s: float | None = None) -> list[Any]:
-        """Wait for what it asks next. Raises BackendError if it died or takes too long."""
+        """Wait for its next question. Raises BackendError if it died or takes too long."""
         assert self.connection is not None
         patience_s = PATIENCE_S if patience_s is None else patience_s
         self.connection.settimeout(patience_s)
@@ -79,7 +79,7 @@ class Child:
         return self.asks
 
     def ended(self) -> BackendError:
-        """Return the error for a process that ended by itself, with the last that it printed."""
+        """Return the error for a process that ended by itself, with its last output."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDING_S)
         self._output.seek(0)
@@ -88,11 +88,11 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is still running."""
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End it, with what it started: by itself if it waits for an answer, which will not come, else at once."""
+        """End it with its children: by itself if it waits for an answer, otherwise at once."""
         if self._is_over:
             return
         self._is_over = True
@@ -164,9 +164,9 @@ def _accept(children: Sequence[Child], server: socket.socket, key: str, stack: E
         stack.enter_context(connection)
         connection.settimeout(_HELLO_S)
         try:
-            hello = _line(connection, 1)  # byte by byte: it may go on without an answer
+            hello = _line(connection, 1)  # byte by byte: it may continue without an answer
         except TimeoutError:
-            continue  # none of ours
+            continue  # an unrelated connection
         connection.settimeout(PATIENCE_S)
         for number, child in enumerate(children):
             if secrets.compare_digest(hello, json.dumps([key, number]).encode() + b"\n"):
@@ -176,20 +176,20 @@ def _accept(children: Sequence[Child], server: socket.socket, key: str, stack: E
 def _line(connection: socket.socket, size: int = 1 << 16) -> bytes:
     """Return the next message, which is a line; empty if the other end is gone. Raises TimeoutError.
 
-    *size* is how much to read at once.
+    *size* is the number of bytes to read at once.
     """
     parts = []
     with suppress(ConnectionError):
         while part := connection.recv(size):
             parts.append(part)
-            if part.endswith(b"\n"):  # it says no more before it is answered
+            if part.endswith(b"\n"):  # it sends no more before it is answered
                 return b"".join(parts)
     return b""
 
 
 @contextmanager
 def terminated_as_by_ctrl_c() -> Iterator[None]:
-    """Let a SIGTERM, with which CI ends a job, do as Ctrl-C: nothing else would end what was started."""
+    """Treat SIGTERM, with which CI ends a job, like Ctrl-C, so that the started processes end too."""
     ours = current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if ours:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

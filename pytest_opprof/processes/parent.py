@@ -1,4 +1,4 @@
-"""The run that started this process: it is asked what to do."""
+"""The run that started this process: it is asked for instructions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import pytest
 
+# In a process started by another run, that run's instructions as JSON.
 VARIABLE = "OPPROF_PARENT"
-"""In a process that was started by another run, what that told it, as JSON."""
 
 
 class Parent:
-    """The line to the run that started this process."""
+    """The connection to the run that started this process."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.kind: Literal["fresh", "side"] = told["kind"]
-        """What this process is to be."""
+        """The role of this process."""
         self.told = told
         with socket.create_connection(("127.0.0.1", told["port"])) as connection:  # the stream keeps it open
             self._stream = connection.makefile("rw", encoding="utf-8", newline="\n")
@@ -31,7 +31,7 @@ class Parent:
         return cls(json.loads(told)) if told else None
 
     def ask(self, *message: object) -> Any:
-        """Send a message and wait for the answer. Ends this process if nobody listens any more."""
+        """Send a message and wait for the answer. Ends this process if nobody answers."""
         try:
             self._say(message)
             return json.loads(self._stream.readline())
@@ -44,7 +44,7 @@ class Parent:
 
 
 def why(report: pytest.CollectReport | pytest.TestReport) -> str:
-    """Return in a line why something failed or was skipped."""
+    """Return in one line why a report failed or was skipped."""
     if report.skipped and isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
     said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E  ")]

@@ -1,6 +1,6 @@
-"""The fresh processes of a run: what looks worse may be the process, the moment, or what ran before.
+"""The fresh processes of a run: a worse result may come from the process, the moment, or earlier tests.
 
-Two processes of the same code differ more than two rounds of one process do, so more rounds here would not help.
+Two processes of the same code differ more than two rounds of one process, so more rounds here would not help.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
 from .this_run import CORE, command
 
+# This many processes stay for further tests: with this run's own process enough for a verdict.
 _STAYING = PROCESSES - 1
-"""So many stay for further tests: with this run's own process they are as many as a verdict takes."""
 
 
+# The reason why ranks have none: it would wait for the other ranks at its first collective.
 NO_FRESH = "a fresh process would be no rank"
-"""Why there is none where there are ranks: it would wait for the others where the first of its tests does."""
 
 
 class Measured(Struct):
-    """What a fresh process measured of a test, as it answers."""
+    """The answer of a fresh process about a test."""
 
     windows: list[WindowResult] = []
     python: dict[str, PythonCalls] = {}
-    """By window, the calls of Python functions, where only these were asked for."""
+    """By window, the calls of Python functions, if only these were requested."""
     why: str = ""
-    """What went wrong; empty if nothing did."""
+    """The error; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a fresh process measured of a test."""
+    """The measurements of a test in a fresh process."""
 
     windows: Mapping[str, WindowBaseline]
-    """By window, what a baseline would keep."""
+    """By window, its entry in a baseline."""
     why: str
-    """What went wrong; empty if nothing did."""
+    """The error; empty if there was none."""
     sites: Mapping[str, SitesByOp] = field(default_factory=dict)
-    """By window, where it was asked for."""
+    """By window, if requested."""
     remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By window, what backends had to say."""
+    """By window, the backends' remarks."""
     python: Mapping[str, PythonCalls] = field(default_factory=dict)
-    """By window, the calls of Python functions of a body that runs once, where only these were asked for."""
+    """By window, the calls of Python functions of a body that runs once, if only these were requested."""
 
 
 class Process:
-    """A fresh process, which has collected its tests and measures those that it is asked for."""
+    """A fresh process, which has collected its tests and measures the requested ones."""
 
     def __init__(self, child: Child, core: Core | None) -> None:
-        """*core* is that of this run, whose best the rounds there wait for."""
+        """*core* is that of this run, whose best speed the rounds there wait for."""
         self._child = child
         self._core = core
 
@@ -77,11 +77,11 @@ class Process:
         cold: Sequence[str] = (),
         first_look: bool = False,
     ) -> dict[str, Answer]:
-        """Return what it measures of *tests*; the module of the last *stays* set up for what comes next.
+        """Return its measurements of *tests*; the module of the last *stays* set up for the next request.
 
-        *sites*: the tests to measure with the lines that ask for ops, which takes time; *one_thread*: all of them in
-        one thread, for their CPU time; *cold*: those of which only calls of Python functions are counted, in their one
-        run; *first_look*: another follows, which looks for what calls leave behind.
+        *sites*: the tests to measure with source lines, which takes time; *one_thread*: all of them in one thread, for
+        their CPU time; *cold*: the tests with only the calls of Python functions counted, in their one run;
+        *first_look*: another request follows, which looks for leaks.
 
         Raises BackendError if it dies or takes too long.
         """
@@ -106,9 +106,9 @@ class Process:
 
 
 class Pool:
-    """Fresh processes, started when they are first needed. They stay: most of what one costs is to import a framework.
+    """Fresh processes, started at first use. They stay, because most of their cost is importing a framework.
 
-    Raises BackendError, with the reason, where a process cannot be had or gives no answer.
+    Raises BackendError, with the reason, if a process cannot start or gives no answer.
     """
 
     def __init__(self, config: pytest.Config, rank: Rank = ALONE) -> None:
@@ -120,13 +120,13 @@ class Pool:
         self._staying: list[Process] = []
         self._looking = ExitStack()
         self._looked: tuple[str, Process] | None = None
-        """The file whose tests a process looks at, and that process."""
+        """The file whose tests a process re-ran, and that process."""
         config.add_cleanup(self._stack.close)
         config.add_cleanup(self._looking.close)
 
     @contextmanager
     def started(self, files: Iterable[str], number: int = 1) -> Iterator[list[Process]]:
-        """Start so many processes at once, and yield them when all have collected the tests in *files*.
+        """Start *number* processes at once, and yield them when all have collected the tests in *files*.
 
         They are gone afterwards.
         """
@@ -151,9 +151,9 @@ class Pool:
             return process.measure([test])[test]
 
     def in_one_thread(self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool]) -> list[Answer]:
-        """Measure *test* as `measure` does, in one thread; once more there unless the first answer is enough.
+        """Measure *test* like `measure`, in one thread; once more there unless the first answer is enough.
 
-        What the first use in a process takes, as an import does, depends on what ran before.
+        The cost of a first use in a process, such as an import, depends on earlier tests.
         """
         with self._one(number, stays) as process:
             first = process.measure([test], one_thread=True)[test]
@@ -166,7 +166,7 @@ class Pool:
                 yield processes[0]
             return
         if number >= len(self._staying):
-            # The first process clears up most of what looks slower; if it does not, all others will be needed.
+            # The first process clears up most slow results; if it does not, all others will be needed.
             wanted = 1 if number == 0 else _STAYING - len(self._staying)
             self._staying += self._stack.enter_context(self.started(self.files, wanted))
         process = self._staying[number]
@@ -178,10 +178,10 @@ class Pool:
             raise
 
     def alone(self, file: str, test: str, times: int) -> list[Answer]:
-        """Measure *test* in a process where nothing ran before, so many *times*: later with the module's fixtures.
+        """Measure *test* in a process where nothing ran before, *times* times: later with the module's fixtures.
 
-        The last time also tells which lines ask for ops, and what each call leaves behind: a body that has run so often
-        may compile no more. The process stays for `second`.
+        The last time also records source lines and leaks, because a body that has run so often may compile no more. The
+        process stays for `second`.
         """
         self.forget()
         (process,) = self._looking.enter_context(self.started({file}))
@@ -189,19 +189,19 @@ class Pool:
         return self._looks(process, test, times)
 
     def second(self, file: str, test: str, times: int) -> list[Answer]:
-        """Measure *test* as `alone` does, in the process that looked at another test of *file*; nothing without one.
+        """Measure *test* like `alone`, in the process that re-ran another test of *file*; empty without one.
 
-        That spares importing the framework: 3 s of PyTorch.
+        That saves importing the framework: 3 s of PyTorch.
         """
         if self._looked is None or self._looked[0] != file:
             return []
         try:
             return self._looks(self._looked[1], test, times)
         except BackendError:
-            return []  # a process of its own says what is wrong
+            return []  # a process of its own reports the error
 
     def forget(self) -> None:
-        """End the process that looked at tests."""
+        """End the process that re-ran tests."""
         self._looked = None
         self._looking.close()
 

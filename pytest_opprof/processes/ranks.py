@@ -1,4 +1,4 @@
-"""What ranks of one run tell each other: over the store of torchrun, else over files that all of them see."""
+"""Communication between the ranks of one run: over the store of torchrun, else over files that all of them see."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..machine.atomic_write import write_atomically
 from ..machine.load import is_running, started_at
 from ..machine.ranks import Rank, ranks_named
 
+# The longest wait for another living rank. Ranks in step answer within moments.
 PATIENCE_S = 60
-"""How long to wait for another rank that lives. Those that are in step come within moments."""
 _POLL_S = 0.01
+# The interval for checking that a rank still lives.
 _ALIVE_S = 0.5
-"""How often to look whether a rank still lives."""
+# Variables that name a launch: of Open MPI 5, srun and Open MPI 4.
 _LAUNCHES = (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID"), ("OMPI_MCA_ess_base_jobid",))
-"""Variables that name a launch: of Open MPI 5, srun and Open MPI 4."""
 
 
 class Failure(NamedTuple):
@@ -34,23 +34,23 @@ class Failure(NamedTuple):
     why: str
     """In a line."""
     at: float
-    """When, in s since the epoch."""
+    """The time, in s since the epoch."""
 
 
 class Store(Protocol):
     """Values by key, seen by all ranks."""
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep *value*."""
+        """Store *value*."""
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept; None while there is nothing."""
+        """Return the stored value; None if there is none."""
 
     def forget(self, rank: int) -> None:
-        """Remove what a rank of an earlier launch of the same name left behind."""
+        """Remove leftovers of a rank in an earlier launch of the same name."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release it."""
 
 
 class Files:
@@ -60,26 +60,26 @@ class Files:
         self._folder = folder
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep *value*. Raises BackendError."""
+        """Store *value*. Raises BackendError."""
         try:
             write_atomically(self._path(key), value)
         except OSError as error:
             raise BackendError(f"{self._folder}: ranks cannot write there: {error.strerror or error}") from None
 
     def get(self, key: str) -> bytes | None:
-        """Return what is kept; None while there is nothing."""
+        """Return the stored value; None if there is none."""
         try:
             return self._path(key).read_bytes()
         except FileNotFoundError:
             return None
 
     def forget(self, rank: int) -> None:
-        """Remove what a rank that was killed left behind."""
+        """Remove the leftovers of a killed rank."""
         for path in self._folder.glob(f"{rank}-*"):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove them: each rank does when it ends, and what others may still want is no more than why it ended."""
+        """Remove the files, at the end of each rank: others can miss only the reason of its end."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _path(self, key: str) -> Path:
@@ -88,7 +88,7 @@ class Files:
 
 
 def launch_of(environ: Mapping[str, str] = os.environ) -> str:
-    """Return what names this launch on all of its ranks, and no other: by the launcher, else by the process it is."""
+    """Return a name for this launch, the same on all of its ranks: by the launcher, else by its process."""
     for names in _LAUNCHES:
         if all(name in environ for name in names):
             return "-".join(environ[name] for name in names)
@@ -96,10 +96,10 @@ def launch_of(environ: Mapping[str, str] = os.environ) -> str:
 
 
 class Ranks:
-    """The other ranks of this run: what they say, and whether they live."""
+    """The other ranks of this run: their messages, and whether they live."""
 
     def __init__(self, rank: Rank, beside: Path | None = None) -> None:
-        """*beside* is a file beside which all ranks can write; without one it has to be one host."""
+        """*beside* is a file beside which all ranks can write; without one all ranks have to be on one host."""
         self.rank = rank
         self._beside = beside
         self._opened: Store | None = None
@@ -107,9 +107,9 @@ class Ranks:
 
     @property
     def _store(self) -> Store:
-        """What they share, opened at first use. Raises BackendError."""
+        """The shared store, opened at first use. Raises BackendError."""
         if self._opened is None:
-            # Imported here: it is nothing that a run without ranks needs.
+            # Imported here: a run without ranks does not need it.
             from . import torchrun_store
 
             try:
@@ -131,34 +131,34 @@ class Ranks:
         return Files(folder / f".opprof-ranks-{name}")
 
     def hello(self) -> None:
-        """Let the others see that this rank lives. Raises BackendError."""
+        """Tell the others that this rank lives. Raises BackendError."""
         self._store  # noqa: B018  # it says so
 
     def is_at(self, test: str, is_over: bool) -> None:
-        """Let the others see where this rank is."""
+        """Tell the others which test this rank runs."""
         self._put("at", {"test": test, "is_over": is_over})
 
     def tell(self, what: str, value: object) -> None:
-        """Say something that others may wait for."""
+        """Send a value that others may wait for."""
         self._put(what, value)
 
     def end(self) -> None:
-        """Let the others see that this rank says no more."""
+        """Tell the others that this rank sends no more."""
         if self._opened is not None and not self._has_ended:
             self._has_ended = True
             self._put("end", True)
 
     def close(self) -> None:
-        """Let go of what they share: of files, where every rank has ended."""
+        """Release the store; of files, only if every rank has ended."""
         if self._opened is not None:
             if all(self._get("end", rank) or not self._lives(rank) for rank in range(self.rank.size)):
                 self._opened.close()
             self._opened = None
 
     def gather(self, what: str, mine: object, patience_s: float | None = None) -> list[Any]:
-        """Tell the others *mine*, and return what each rank tells, by its number.
+        """Send *mine* to the others, and return the value of each rank, by its number.
 
-        Raises BackendError, naming the ranks that did not, and why.
+        Raises BackendError, naming the silent ranks, and why.
         """
         self.tell(what, mine)
         patience_s = PATIENCE_S if patience_s is None else patience_s
@@ -186,7 +186,7 @@ class Ranks:
             sleep(_POLL_S)
 
     def failures(self, patience_s: float) -> tuple[dict[int, list[Failure]], list[int]]:
-        """Return what failed on each other rank so far, and the ranks that do not end within so many seconds."""
+        """Return the failures of each other rank so far, and the ranks that do not end within *patience_s* seconds."""
         others, begin = [rank for rank in range(self.rank.size) if rank != self.rank.rank], monotonic()
         while running := [rank for rank in others if not self._get("end", rank)]:
             if not any(map(self._lives, running)) or monotonic() - begin > patience_s:
@@ -196,7 +196,7 @@ class Ranks:
         return {rank: [Failure(*each) for each in found[0]] for rank, found in told.items() if found}, running
 
     def dead(self) -> list[str]:
-        """Return in words which ranks have died: they said hello, and their process is gone."""
+        """Return in words the ranks that have died: they said hello, and their process is gone."""
         return [
             f"rank {rank} has died{where and f': {where}'}"
             for rank in range(self.rank.size)
@@ -205,7 +205,7 @@ class Ranks:
         ]
 
     def stuck(self, tests: Mapping[str, object], grace_s: float = 2) -> list[str]:
-        """Return in words which ranks are still in one of *tests*, which are over here; others get *grace_s* to end."""
+        """Return in words the ranks still in one of *tests*, which are over here; others get *grace_s* to end."""
         begin = monotonic()
         while found := [rank for rank in range(self.rank.size) if self._is_in(rank, tests)]:
             if monotonic() - begin > grace_s:
@@ -218,12 +218,12 @@ class Ranks:
         return bool(told and not told[0]["is_over"] and told[0]["test"] in tests)
 
     def _where(self, rank: int) -> str:
-        """Return in words where a rank was last; empty where it did not say."""
+        """Return in words the last position of a rank; empty if it sent none."""
         told = self._get("at", rank)
         return f"{'after' if told[0]['is_over'] else 'in'} {told[0]['test']}" if told else ""
 
     def _lives(self, rank: int) -> bool:
-        """Tell whether a rank lives, as far as that can be seen: that of another host may."""
+        """Return True if a rank lives, as far as visible: a rank on another host may."""
         told = self._get("hello", rank)
         return told is None or told[0]["host"] != platform.node() or is_running(told[0]["pid"])
 

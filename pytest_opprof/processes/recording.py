@@ -1,4 +1,4 @@
-"""What goes into a baseline is measured in further processes: calls, which may vary, and times, which always do."""
+"""Measure the content of a baseline in further processes: calls, which may vary, and times, which always do."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from .pool import Answer, Pool, Process
 from .this_run import say
 
+# The number of processes in which calls for a baseline are measured, to see whether they vary.
 CALL_PROCESSES = 3
-"""In how many processes calls are measured that a baseline keeps, to see whether they vary."""
+# The number of processes for varying calls. Of tests of uniform draws, 15 of 100 leave the range of three at some time
+# in 40 runs, as does a second draw that should confirm it, that of eight 0.2; of normal draws it is 18 and 0.6.
 VARYING_PROCESSES = 8
-"""In how many processes what varies is measured. Of tests of uniform draws, 15 of 100 leave the range of three some
-time in 40 runs, as does a second draw that is to confirm it, that of eight 0.2; of normal draws it is 18 and 0.6."""
+# A process that takes this many times as long as the tests took before hangs.
 _PATIENCE = 10
-"""A process that takes so many times as long as the tests took before hangs."""
 _LEAST_PATIENCE_S = 300
 _SHOWN = 3
 _AGAIN = (
     "Counts and coarse times were recorded; times to be judged by were left out. Record them when it is quiet, or say"
     " --opprof-noise=ignore"
 )
+# Libraries that make a test do more or less in each run, with a remedy.
 ADAPTS = {
     "Hypothesis": "each run draws other examples (@settings(derandomize=True, database=None) draws the same)",
     "pytest-benchmark": "it runs the function as often as time allows (--benchmark-disable: once)",
 }
-"""What makes a test do more or less in each run, and what to do about it."""
 
 
 def is_timed(window: WindowResult) -> bool:
-    """Tell whether a window has rounds enough to be judged."""
+    """Return True if a window has enough rounds for judged times."""
     return window.rounds >= LEAST_ROUNDS and (not window.ops or any(each.device_ns for each in window.ops.values()))
 
 
 class Recording:
-    """Measures tests again, one further process after the other, and adds what each did to their records."""
+    """Measures tests again, one further process after the other, and adds the results to their records."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Recording:
         took_s: float,
         quiet_again: Callable[[], bool] = quiet_again,
     ) -> None:
-        """*watch* was made before the first time was measured, *summary* gets what to say; this run *took_s*.
+        """*watch* was made before the first time was measured, *summary* gets the messages; this run *took_s*.
 
-        *quiet_again* waits for a machine that others use, and returns whether it is quiet.
+        *quiet_again* waits until others no longer use the machine, and returns whether it is quiet.
         """
         self._config = config
         self._settings = settings
@@ -78,15 +78,15 @@ class Recording:
         self._took_s = took_s
         self._quiet_again = quiet_again
         self._sites: dict[str, Mapping[str, SitesByOp]] = {}
-        """Which lines ask for ops, of tests whose calls were measured with them."""
+        """The source lines of tests whose calls were measured with them."""
         self._is_broken = False
-        """Whether further processes cannot be had."""
+        """Whether further processes are impossible."""
 
     def calls(self, tests: Sequence[TestRecord], processes: int) -> None:
-        """Measure *tests* in so many *processes* in all, this one included, and find the calls that vary.
+        """Measure *tests* in *processes* processes in all, this one included, and find the calls that vary.
 
-        The last process also tells which lines ask for ops, where no times are needed: a process of its own for that
-        would import the framework once more.
+        The last process also records source lines, if no times are needed, because a separate process would import the
+        framework once more.
         """
         windows = [window for test in tests for window in self._of(test)]
         if windows and processes > 1:
@@ -117,7 +117,7 @@ class Recording:
             self._lines.append(f"judged by the most that a process took: {', '.join(said[:_SHOWN])}{more}")
 
     def sites(self, tests: Sequence[TestRecord]) -> dict[str, Mapping[str, SitesByOp]]:
-        """Return which lines ask for the ops of *tests*, by test and window: seen in one more process."""
+        """Return the source lines of *tests*, by test and window, from one more process."""
         found: dict[str, Mapping[str, SitesByOp]] = {
             test.id: sites
             for test in tests
@@ -138,9 +138,9 @@ class Recording:
         return found | {test: answer.sites for test, answer in answers.items()}
 
     def times(self, tests: Sequence[TestRecord], processes: int) -> None:
-        """Measure *tests* until each of their timed windows has the times of so many *processes*.
+        """Measure *tests* until each of their timed windows has the times of *processes* processes.
 
-        The times of what goes wrong are gone then. Raises KeyboardInterrupt.
+        The times of failures are dropped then. Raises KeyboardInterrupt.
         """
         windows = [window for test in tests for window in self._of(test) if is_timed(window.result)]
         judged = bool(self._settings.update) and self._settings.noise != "ignore"
@@ -163,7 +163,7 @@ class Recording:
             (self._errors if self._settings.noise == "fail" else self._lines).extend(refused)
 
     def _measure_times(self, windows: Sequence[_Window], processes: int, judged: bool) -> None:
-        """Measure *windows* in so many *processes* each; *judged*: in more where these were disturbed."""
+        """Measure *windows* in *processes* processes each; *judged*: in more if these were disturbed."""
         said = False
         while lacking := [window for window in windows if not window.lost and window.lacks(processes, judged)]:
             if self._settings.update and not said:
@@ -171,7 +171,7 @@ class Recording:
                 say(self._config, f"opprof: calls are recorded; times of {plural(len(lacking), 'window')} follow")
             first = 1 + min(len(window.result.processes) for window in lacking)
             if judged and first > processes and self._watch.busy():
-                break  # what more processes measure would be refused with the rest
+                break  # further measurements would be refused with the rest
             # One beyond *processes* makes up for another, and may be enough.
             self._measure(lacking, range(first, max(processes, first) + 1), processes)
 
@@ -185,9 +185,9 @@ class Recording:
     ) -> None:
         """Let the processes of these *numbers* measure: started at once, one after the other.
 
-        The last measures the tests *with_lines* with those that ask for ops.
+        The last measures the tests *with_lines* with source lines.
 
-        A window that has the times of so many *processes* is left out, unless one beyond them makes up for others.
+        A window that has the times of *processes* processes is left out, unless a further one makes up for others.
         """
         try:
             with self._pool.started({window.test.file for window in windows}, len(numbers)) as others:
@@ -207,7 +207,7 @@ class Recording:
                     for window in lacking:
                         window.add(number, answers[window.test.id])
                     self._in_one_thread(process, [window for window in lacking if window.is_threaded], patience_s)
-                    process.end()  # its memory is free for the next, and its time is known to be ours
+                    process.end()  # its memory is free for the next, and its time is known to be this run's
         except BackendError as error:
             self._is_broken = True
             for window in windows:
@@ -215,7 +215,7 @@ class Recording:
             self._errors.append(f"no further process could measure, so only the calls of this one are kept: {error}")
 
     def _in_one_thread(self, process: Process, windows: Sequence[_Window], patience_s: float) -> None:
-        """Take coarse times of *windows* again in one thread, where threads that wait for others took CPU time."""
+        """Take coarse times of *windows* again in one thread, if waiting threads took CPU time."""
         tests = list(dict.fromkeys(window.test.id for window in windows))
         answers = process.measure(tests, patience_s, one_thread=True) if tests else {}
         for window in windows:
@@ -223,34 +223,34 @@ class Recording:
 
 
 class _Window:
-    """A window of a test, and what each process did in it."""
+    """A window of a test, and its measurements in each process."""
 
     def __init__(self, test: TestRecord, index: int) -> None:
         self.test = test
         self._index = index
         self.lost = ""
-        """Why what other processes did is of no use."""
+        """The reason why measurements of other processes are unusable."""
         self._seen = [entry_of(self.result)]
-        # Beside other tests it takes longer, and the first test of each worker finds nothing imported.
+        # Beside other tests it takes longer, and the first test of each worker includes imports.
         self._coarse = [] if self.result.parallel or self.result.coarse is None else [self.result.coarse]
         self._in_one_thread: list[Coarse] = []
 
     @property
     def result(self) -> WindowResult:
-        """What is kept of it."""
+        """Its stored result."""
         return self.test.windows[self._index]
 
     def keep(self, runs: Sequence[ProcessTimes]) -> None:
-        """Keep what these processes timed, and nothing else."""
+        """Keep the times of these processes, and no others."""
         self.test.windows[self._index] = replace(self.result, processes=tuple(runs))
 
     @property
     def title(self) -> str:
-        """How to name it."""
+        """Its title."""
         return titled(self.test.id, self.result.name)
 
     def lacks(self, processes: int, judged: bool) -> bool:
-        """Tell whether it needs one more process: of twice as many, where too few were left alone or are alike."""
+        """Return True if it needs one more process: up to twice as many, if too few were undisturbed or alike."""
         runs = self.result.processes
         usable = [run for run in runs if not run.disturbed]
         few = len(usable) < processes or clean_processes(runs) < min(STORED_RULE.least_base_processes, processes)
@@ -258,7 +258,7 @@ class _Window:
         return len(runs) < (2 * processes if judged and few else processes)
 
     def add(self, number: int, answer: Answer) -> None:
-        """Add what a process did."""
+        """Add the measurement of a process."""
         entry = answer.windows.get(self.result.name)
         if entry is None:
             self.lost = self.lost or f"it was not measured in process {number} ({answer.why or 'nothing was recorded'})"
@@ -280,11 +280,11 @@ class _Window:
 
     @property
     def split(self) -> str:
-        """That its CPU time differs from process to process; empty where it does not."""
+        """A remark that its CPU time differs from process to process; empty if it does not."""
         return self.result.coarse.split if self.result.coarse else ""
 
     def keep_coarse(self) -> None:
-        """Keep the coarse time of all processes: in one thread, where several took CPU time."""
+        """Store the coarse time of all processes: in one thread, if several took CPU time."""
         if seen := self._in_one_thread or self._coarse:
             self.test.windows[self._index] = replace(self.result, coarse=together(seen))
 
@@ -306,7 +306,7 @@ class _Window:
         return any(name in facts and facts[name].varies for name in OF_PYTHON)
 
     def keep_calls_that_vary(self) -> dict[str, OpCounts]:
-        """Keep, and return, what differs between processes of the calls of each op, and of their work."""
+        """Store, and return, the calls and work of each op that differ between processes."""
         ops = in_all([entry.ops for entry in self._seen])
         vary = self.result.vary | {op: each for op, each in ops.items() if each.some_vary}
         facts = facts_in_all([entry.all_facts for entry in self._seen])
@@ -335,7 +335,9 @@ def _what_varies(counts: OpCounts) -> str:
 
 
 def _refused(windows: Sequence[_Window], busy: str) -> Iterator[str]:
-    """Yield why times are no baseline, and drop them; where enough others are left, those of disturbed processes."""
+    """Yield the reasons why times are no baseline, and drop them; of disturbed processes only, if enough others are
+    left.
+    """
     if busy and windows:
         yield f"the machine was busy while times were recorded: {busy}. {_AGAIN}"
     for window in windows:

@@ -1,4 +1,4 @@
-"""This run of pytest as the processes that it starts need it: its command line, and its terminal."""
+"""The command line and the terminal of this pytest run, for the processes that it starts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import pytest
 from ..machine.cpu_core import Core
 from ..python_calls.counted import PythonCalls
 
+# The key of the run's arguments in a worker of pytest-xdist.
 ARGUMENTS = "opprof-arguments"
-"""Where a worker of pytest-xdist finds the arguments of the run."""
+# The core that the rounds of a run wait for.
 CORE = pytest.StashKey[Core]()
-"""Where a run keeps the core that its rounds wait for."""
+# Whether another run requests source lines from this one.
 SITES = pytest.StashKey[bool]()
-"""Whether another run asks this one which lines ask for ops."""
+# Whether another run requests CPU time in one thread from this one.
 ONE_THREAD = pytest.StashKey[bool]()
-"""Whether another run asks this one for CPU time in one thread."""
+# Whether another run requests only the calls of Python functions, in the one run of a body.
 COLD = pytest.StashKey[bool]()
-"""Whether another run asks this one to count calls of Python functions in the one run of a body, and nothing else."""
+# Whether another request follows, which looks for leaks.
 FIRST_LOOK = pytest.StashKey[bool]()
-"""Whether another run asks this one for a look that another one follows: that one looks for what is left behind."""
+# The result of that counting, by window.
 COUNTED = pytest.StashKey[dict[str, PythonCalls]]()
-"""What was counted then, by window."""
+# Options of pytest and of common plugins that name a file to write.
 _FILES = {
     "xmlpath": "--junit-xml=",
     "log_file": "--log-file=",
@@ -34,13 +35,12 @@ _FILES = {
     "opprof_html": "--opprof-html=",
     "opprof_summary": "--opprof-summary=",
 }
-"""Options of pytest and of common plugins that name a file to write."""
 
 
 def command(config: pytest.Config, folder: str) -> list[str]:
     """Return this run's command, its files redirected to *folder*, where they do no harm.
 
-    Its tests stay as they are: which of its words are tests only pytest can tell.
+    Its tests stay as they are, because only pytest can tell which of its words are tests.
     """
     redirected = [f"--basetemp={folder}/tmp"]
     if config.pluginmanager.hasplugin("cacheprovider"):  # with -p no:cacheprovider there is no such option
@@ -59,11 +59,11 @@ def command(config: pytest.Config, folder: str) -> list[str]:
 
 
 def say(config: pytest.Config, line: str) -> None:
-    """Say on the terminal what takes so long, unless it is to be quiet."""
+    """Print on the terminal why the run takes so long, unless it is quiet."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is None or config.get_verbosity() < 0:
         return
     capture = config.pluginmanager.get_plugin("capturemanager")
-    with capture.global_and_fixture_disabled() if capture else nullcontext():  # it may be said while a test runs
+    with capture.global_and_fixture_disabled() if capture else nullcontext():  # it may be printed while a test runs
         terminal.ensure_newline()
         terminal.write_line(line)

@@ -1,4 +1,4 @@
-"""Two live processes, each with its own version of the code, that run the same tests in turns, round by round."""
+"""Two live processes, each with its own version of the code, that run the same tests by turns, round by round."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 from ..errors import BackendError
 from .child import Child, Command, started
 
+# By test, the reports of its phases as pytest serialises them.
 Reports = dict[str, list[dict[str, Any]]]
-"""By test, the reports of its phases as pytest serialises them."""
 
 
 def side_command(
     name: str, words: Sequence[str], folder: Path, environment: Mapping[str, str], trees: Mapping[str, str]
 ) -> Command:
-    """Return how to start a side; *trees* is what `side.misplaced` takes."""
+    """Return the command that starts a side; *trees* are the arguments of `side.misplaced`."""
     return Command(name, words, folder, {"kind": "side", "trees": dict(trees)}, environment)
 
 
 @dataclass(slots=True)
 class SideRun:
-    """What a side collected, and what became of the tests that it ran."""
+    """The tests that a side collected, and the reports of those it ran."""
 
     collected: list[str] = field(default_factory=list)
     reports: Reports = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
-    """By file, why it cannot be collected."""
+    """By file, its collection error."""
 
 
 class Running:
@@ -40,7 +40,7 @@ class Running:
         self._is_over = False
 
     def add(self, children: Sequence[Child]) -> None:
-        """Add the processes of a pair; they end at once where the run has ended meanwhile."""
+        """Add the processes of a pair; end them at once if the run has ended meanwhile."""
         self._children += children
         if self._is_over:
             self.end()
@@ -58,9 +58,9 @@ def run_at_once(
     sites: bool = False,
     one_thread: bool = False,
 ) -> list[SideRun]:
-    """Run several pairs of sides at the same time, each with its own tests, and return what both sides did.
+    """Run several pairs of sides at the same time, each with its own tests, and return the results of both sides.
 
-    Raises BackendError as `run` does, for the first pair that cannot be run.
+    Raises BackendError like `run`, for the first pair that cannot be run.
     """
     if len(pairs) == 1:
         return run(*pairs[0], swapped, sites, one_thread=one_thread)
@@ -93,12 +93,12 @@ def run(
     running: Running | None = None,
     one_thread: bool = False,
 ) -> list[SideRun]:
-    """Run the *wanted* tests on the *sides* that have them, in turns; *swapped*: the second one goes first.
+    """Run the *wanted* tests on the *sides* that have them, by turns; *swapped*: the second one goes first.
 
-    *sites*: to see which lines ask for ops; *running*: what else runs at the same time; *one_thread*: all of it in one
+    *sites*: record source lines; *running*: the other pairs that run at the same time; *one_thread*: all of it in one
     thread, for its CPU time.
 
-    Raises BackendError, with the reason, when a side ends early, hangs, or took its packages from elsewhere. Both
+    Raises BackendError, with the reason, if a side ends early, hangs, or imports packages from elsewhere. Both
     processes are gone when this returns.
     """
     sides = [replace(side, told={**side.told, "sites": sites, "one_thread": one_thread}) for side in sides]
@@ -111,15 +111,15 @@ def run(
 
 @dataclass(eq=False)
 class _Side:
-    """A side that runs."""
+    """A running side."""
 
     child: Child
     ran: SideRun = field(default_factory=SideRun)
     test: str = ""
-    """The test that runs."""
+    """The running test."""
 
     def hear(self) -> None:
-        """Wait for what it asks next. Raises BackendError, naming the test, if it died or takes too long."""
+        """Wait for its next question. Raises BackendError, naming the test, if it died or takes too long."""
         try:
             self.child.hear()
         except BackendError as error:
@@ -127,7 +127,7 @@ class _Side:
 
     @property
     def asks(self) -> list[Any]:
-        """What it waits for an answer to; empty while it runs."""
+        """The question that it waits on; empty while it runs."""
         return self.child.asks
 
     @property
@@ -137,9 +137,9 @@ class _Side:
 
 
 def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun]:
-    """Let the sides run, both at once only where nothing is timed; never past a test that the other one still runs.
+    """Let the sides run, both at once only if nothing is timed; never past a test that the other one still runs.
 
-    The first of *children* goes first. Raises BackendError as `run` does.
+    The first of *children* goes first. Raises BackendError like `run`.
     """
     sides = [_Side(child) for child in children]
     order = {test: number for number, test in enumerate(wanted)}
@@ -181,7 +181,9 @@ def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
 
 
 def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
-    """Let the side go on whose turn it is: of four rounds one takes the first and the last. Return the rounds run."""
+    """Let the side whose turn it is continue: of four rounds one takes the first and the last. Return the rounds
+    run.
+    """
     for side in sides:
         if side.asks[0] == "end":
             _, test, reports = side.asks

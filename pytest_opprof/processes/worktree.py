@@ -1,4 +1,4 @@
-"""Another revision of the repository, checked out beside it for as long as it is needed."""
+"""Check out another revision of the repository beside it, for as long as it is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TREE = "tree"
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A revision and where its files are."""
+    """A revision and the place of its files."""
 
     commit: str
     top: Path
@@ -27,19 +27,19 @@ class Worktree:
     """The same place in the other revision."""
 
     def twin(self, path: Path) -> Path:
-        """Return where *path* of the working tree is in the other revision."""
+        """Return the place of *path* in the other revision."""
         return self.path / path.resolve().relative_to(self.top)
 
     def has(self, path: Path) -> bool:
-        """Tell whether the other revision has *path*; what is not in the working tree is the same for both."""
+        """Return True if the other revision has *path*; a path outside the working tree is the same for both."""
         path = path.resolve()
         return (self.twin(path) if path.is_relative_to(self.top) else path).exists()
 
     def word(self, word: str) -> str:
-        """Return a *word* of a command with the paths of the working tree as those of the other revision.
+        """Return a *word* of a command with the paths of the working tree replaced by the other revision's.
 
-        A path begins a word or a value in it (``--option=PATH``, ``-cPATH``, ``a=PATH PATH``), and goes on with a whole
-        part: ``/x/main-config`` is not in ``/x/main``.
+        A path begins a word or a value in it (``--option=PATH``, ``-cPATH``, ``a=PATH PATH``), and continues with a
+        whole part: ``/x/main-config`` is not in ``/x/main``.
         """
         begins, ends = r"(?:(?<![^\s=:,'\"])|(?<=^-\w))", r"(?=$|[/\\:,'\"]|\s+['\"]?[-/])"
         return re.sub(begins + re.escape(str(self.top)) + ends, lambda _: str(self.path), word)
@@ -58,7 +58,7 @@ def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
             path = Path(line.removeprefix("worktree "))
             if line.startswith("worktree ") and path.name == _TREE:
                 remove_left(path.parent)  # also in the temporary folder of another job
-        # Git forgets the worktrees whose folders are gone: those of runs that were killed, and in the end this one.
+        # Git forgets worktrees whose folders are gone: those of killed runs, and in the end this one.
         _git(top, "worktree", "prune")
         stack.callback(_git, top, "worktree", "prune")
         stack.callback(shutil.rmtree, place, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Profiles put together: what several backends recorded of one window, and windows of one name as one."""
+"""Assemble profiles: several backends' recordings of one window, and windows of one name as one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .op_profile import ALWAYS, OF_THE_MOST, MemoryUse, OpProfile
 
 
 class Part(NamedTuple):
-    """Some events, and what they are."""
+    """Some events, and their keys."""
 
     keys: Sequence[OpKey]
-    """Those that are alike may be in it more than once."""
+    """May contain equal keys more than once."""
     columns: Columns
     on_device: Kernels | None = None
     moments: when.Moments | None = None
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 def built(environment: Environment, host_ns: Iterable[int], *parts: Part) -> OpProfile:
     """Return the profile of the events of all *parts*, with one table of keys. No other code makes an OpProfile.
 
-    What is known beside the events, `dataclasses.replace` says.
+    Facts besides the events are added by `dataclasses.replace`.
     """
     keys, numbers = numbered([key for part in parts for key in part.keys])
     ends = [*accumulate(len(part.keys) for part in parts)]
@@ -53,13 +53,12 @@ def assemble(
     ran_ns: Sequence[tuple[int, int]] = (),
     cpu_ns: Sequence[tuple[int, int]] = (),
 ) -> OpProfile:
-    """Put a window together from what was recorded while it was open.
+    """Assemble a window from the recordings made while it was open.
 
     Each part is a profile whose steps are intervals and a map from interval to the window's step; intervals that the
     map lacks are not the window's. *host_ns* is the wall time of each of its steps; a step beyond it was cut short.
-    *wait_ns* is how long each of them waited for a CPU, *yardstick_ns* how long a fixed piece of work took before it,
-    where that is known; *cpu_ns* its CPU time; *ran_ns* is when each began and ended, where it was asked when events
-    ran.
+    *wait_ns* is the time that each step waited for a CPU, *yardstick_ns* the time of a fixed piece of work before it,
+    if known; *cpu_ns* its CPU time; *ran_ns* its start and end, if the times of events are recorded.
     """
     kept = [_select(profile, steps, len(host_ns)) for profile, steps in parts]
     by_frameworks = [profile for profile in kept if profile.environment.frameworks] or kept
@@ -70,7 +69,7 @@ def assemble(
         *(Part(profile.keys, profile.columns, profile.on_device, profile.moments) for profile in kept),
     )
     if profile.columns.flops is not None and any(part.columns.flops is None for part in recorded):
-        # Known only if every backend that recorded knows it: half a sum would pass a limit.
+        # Known only if every recording backend knows it, because half a sum would pass a limit.
         profile = replace(profile, columns=replace(profile.columns, flops=None))
     return replace(
         profile,
@@ -81,7 +80,7 @@ def assemble(
         fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
         explained={quantity: why for profile in kept for quantity, why in profile.explained.items()},
         counts=_counts_by_step(
-            # PyTorch looks on in a test of NumPy where another test imported it: then it has no say.
+            # PyTorch also records in a test of NumPy if another test imported it; it does not count then.
             [part for part in parts if set(part[0].environment.frameworks) <= set(profile.environment.frameworks)],
             len(host_ns),
         ),
@@ -100,8 +99,8 @@ def assemble(
 def told_apart(profile: OpProfile, by: By) -> OpProfile:
     """Return *profile* with an op for each name, where every call counts, or for each op on the same dtypes or shapes.
 
-    By dtype (``Cast[float32->bfloat16]``), by shape (``Cast FLOAT->DT_BF16 [32,64]``) and by site (``Cast nets.py:12
-    in as_float``, below the current directory) calls that are parts of others stand apart, so that the total stays the
+    By dtype (``Cast[float32->bfloat16]``), by shape (``Cast FLOAT->DT_BF16 [32,64]``) and by site (``Cast nets.py:12 in
+    as_float``, below the current directory) calls that are parts of others stand apart, so that the total stays the
     same.
     """
     keys, columns = profile.keys, profile.columns
@@ -127,7 +126,7 @@ def told_apart(profile: OpProfile, by: By) -> OpProfile:
 
 
 def joined(profiles: Sequence[OpProfile]) -> OpProfile:
-    """Return the profile whose steps are those of all *profiles*, in order."""
+    """Return the profile with the steps of all *profiles*, in order."""
     if len(profiles) == 1:
         return profiles[0]
     parts, host_ns, wait_ns, yardstick_ns = [], list[int](), list[int](), list[int]()
@@ -172,7 +171,7 @@ def _remarks_of(
 
 
 def _untold(recorded: Iterable[OpProfile]) -> tuple[str, ...]:
-    """Return the frameworks of what was recorded without saying when it ran."""
+    """Return the frameworks of recordings without times of events."""
     silent = [each for each in recorded if each.moments is None and not each.is_empty]
     return tuple(dict.fromkeys([name for each in silent for name, _ in each.environment.frameworks]))
 
@@ -190,7 +189,9 @@ def _sums_by_step(
 
 
 def _counts_by_step(parts: Sequence[tuple[OpProfile, Mapping[int, int]]], steps: int) -> dict[str, dict[int, int]]:
-    """Return the sum, or the most, of each quantity, in the steps of which all intervals are known to all that tell."""
+    """Return the sum, or the maximum, of each quantity, in the steps whose intervals are all known to all reporting
+    parts.
+    """
     found = {}
     for quantity in dict.fromkeys(name for profile, _ in parts for name in profile.counts):
         sums, unknown = Counter[int](), set[int]()

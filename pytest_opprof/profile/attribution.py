@@ -1,20 +1,20 @@
-"""Who owns an event: nested events to counted ops, so that nothing counts twice and self times add up to the total.
+"""Decide the owner of an event: nested events become counted ops, so that nothing counts twice and self times add up.
 
 Profilers report `aten::linear` > `aten::addmm` > `aten::copy_` as three events. One op was run, a MatMul: its event is
-*counted*, the others are part of it and their self times are its. A cast inside still counts, since it is what a budget
-hunts for. The rules, by `names.Kind`:
+*counted*, the others are part of it and their self times are its. A cast inside still counts, because budgets look for
+casts. The rules, by `names.Kind`:
 
 - COMPUTE inside COMPUTE, COPY or MOVE is part of it; elsewhere it counts.
 - MOVE counts everywhere, except inside an op of its own name.
 - COPY counts unless a COMPUTE, COPY or MOVE op needs it for its own work.
 - VIEW and ALLOCATION inside any op are part of it. A VIEW that had to copy is the Copy it made.
-- UNKNOWN counts under its raw name, except inside a known op or itself; what is inside counts as well.
+- UNKNOWN counts under its raw name, except inside a known op or itself; ops inside it count as well.
 - WRAPPER stands for the first counted op inside (a view only if there is nothing else), else it is part of the op
   around it, else nothing: a conversion that converted nothing, a node of autograd without an op.
-- GROUP stands for the first counted op inside too, but is an op where there is none, and no op around it.
-- COMMUNICATION counts everywhere except inside other communication; what works inside is part of it. It does not stand
-  for what is around it: a node of autograd that starts it is no op.
-- GRAPH counts everywhere, and what is inside counts as if it were not there; without anything inside it is nothing.
+- GROUP stands for the first counted op inside too, but is an op if there is none, and no op around it.
+- COMMUNICATION counts everywhere except inside other communication; work inside is part of it. It does not stand for
+  the event around it: a node of autograd that starts it is no op.
+- GRAPH counts everywhere, and the events inside count as if it were not there; an empty one is nothing.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NOBODY = -1
 def owners(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meaning]) -> list[int]:
     """Return for each event the index of the counted event that it belongs to; a counted event owns itself.
 
-    `NOBODY` owns what belongs to no op. *parents* holds the index of the enclosing event, -1 at the top; events come
-    before the events inside them. *name* holds each event's index into *meanings*. Some passes of plain list work:
-    about 1 us an event.
+    `NOBODY` owns events of no op. *parents* holds the index of the enclosing event, -1 at the top; events come before
+    the events inside them. *name* holds each event's index into *meanings*. Some passes of plain list work: about 1 us
+    an event.
     """
     hosts = _hosts(parents, name, meanings)
     first_work, first_view = _first_inside(parents, name, meanings, hosts)
@@ -75,7 +75,9 @@ def _hosts(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meani
 
 
 def _empty_graphs(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meaning]) -> set[int]:
-    """Return the graphs that ran nothing: what calls other graphs, or nothing, is a frame without tensors."""
+    """Return the graphs that ran nothing: a graph that only calls other graphs, or nothing, is a frame without
+    tensors.
+    """
     is_graph = [meaning.kind is Kind.GRAPH for meaning in meanings]
     if not any(is_graph):
         return set()

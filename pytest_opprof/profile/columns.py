@@ -1,4 +1,4 @@
-"""The events of a profile as columns, and a table of what its rows are alike in."""
+"""The events of a profile as columns, and a table of the values that its rows share."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+# A time, size or FLOP count that the source does not know. Never zero: zero is a measurement.
 ABSENT = -1
-"""A time, size or FLOP count that the source does not know. Never zero: zero is a measurement."""
 Value = TypeVar("Value", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A row for each event, or for several that are alike. A new thing to know about events is a column here."""
+    """A row for each event, or for several equal ones. A new fact about events is a column here."""
 
     key: NDArray[np.int32]
     """Index into a table of `OpKey`."""
     step: NDArray[np.int32]
     counted: NDArray[np.int64]
-    """How many calls of its op the row is: 0 for a part of one, more than 1 where a saved profile has only sums."""
+    """The number of calls of its op in the row: 0 for a part of one, more than 1 if a saved profile has only sums."""
     events: NDArray[np.int64]
-    """How many events of its raw name it stands for: 1, more where a saved profile has only sums."""
+    """The number of events of its raw name: 1, or more if a saved profile has only sums."""
     device_ns: NDArray[np.int64]
-    """Self time; ABSENT where unknown."""
+    """Self time; ABSENT if unknown."""
     bytes: NDArray[np.int64]
-    """Bytes read and written; ABSENT where unknown."""
+    """Bytes read and written; ABSENT if unknown."""
     flops: NDArray[np.int64] | None = None
-    """Floating-point operations, ABSENT where unknown; None where they were not counted."""
+    """Floating-point operations, ABSENT if unknown; None if they were not counted."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -42,7 +42,7 @@ class Columns:
 
     @staticmethod
     def joined(parts: Sequence[Columns]) -> Columns:
-        """Return the rows of all *parts*, in order; what one part does not know is ABSENT there."""
+        """Return the rows of all *parts*, in order; a column that one part lacks is ABSENT there."""
         if len(parts) == 1:
             return parts[0]
 

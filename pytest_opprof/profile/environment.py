@@ -1,4 +1,4 @@
-"""What decides whether two measurements may be compared."""
+"""The facts that decide whether two measurements may be compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What decides whether two profiles may be compared, and nothing that changes from run to run."""
+    """The facts that decide whether two profiles may be compared; none of them changes from run to run."""
 
     frameworks: tuple[tuple[str, str], ...]
     """(name, version) of each framework that recorded, sorted."""
@@ -19,9 +19,9 @@ class Environment:
     """``cpu``, or the model of the accelerator."""
     arch: str = platform.machine()
     timing: str = ""
-    """``async`` or ``sync`` on an accelerator; empty where an op returns when it is done."""
+    """``async`` or ``sync`` on an accelerator; empty if an op returns when it is done."""
     ranks: int = 1
-    """How many processes ran the program together."""
+    """The number of processes that ran the program together."""
 
     def __str__(self) -> str:
         frameworks = " + ".join(f"{name} {version}".strip() for name, version in self.frameworks)
@@ -30,7 +30,7 @@ class Environment:
 
     @property
     def full(self) -> str:
-        """The environment in words, with all that tells it from others."""
+        """The environment in words, with all its distinguishing facts."""
         return f"{self} ({self.arch})" if self.arch else str(self)
 
     @property
@@ -42,7 +42,8 @@ class Environment:
         return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.")
 
     def could_be_here(self, now: Environment) -> bool:
-        """Tell whether a profile made here might have this environment, had other frameworks recorded: *now* has it.
+        """Return True if a profile made here might have this environment with other frameworks recording; *now* is
+        here.
 
         They have a device in common, and each framework is installed in this version.
         """

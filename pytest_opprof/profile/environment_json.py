@@ -1,4 +1,4 @@
-"""An environment as the JSON of profiles, runs and baselines has it."""
+"""An environment in the JSON of profiles, runs and baselines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .environment import Environment
 
 
 class EnvironmentJson(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What decides whether two measurements may be compared."""
+    """The facts that decide whether two measurements may be compared."""
 
     arch: str
     device: Annotated[str, Meta(description="cpu, or the model of the accelerator.")]
@@ -20,8 +20,8 @@ class EnvironmentJson(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     @classmethod
     def of(cls, environment: Environment) -> EnvironmentJson:
-        """Return *environment* as JSON has it."""
-        # str: a framework's version may be of a class of its own, as torch.__version__ is, which JSON does not know.
+        """Return *environment* for JSON."""
+        # str: a framework's version may be of a class of its own, such as torch.__version__, which JSON does not know.
         frameworks = {str(name): str(version) for name, version in environment.frameworks}
         return cls(
             str(environment.arch), str(environment.device), frameworks, str(environment.timing), environment.ranks
@@ -29,5 +29,5 @@ class EnvironmentJson(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
     @property
     def environment(self) -> Environment:
-        """What it stands for."""
+        """The environment of this JSON."""
         return Environment(tuple(sorted(self.frameworks.items())), self.device, self.arch, self.timing, self.ranks)

@@ -1,4 +1,4 @@
-"""What one backend recorded, event by event: `EventLog`, of which an `OpProfile` is made."""
+"""The recording of one backend, event by event: `EventLog`, from which an `OpProfile` is made."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class _Name(NamedTuple):
     signature: Signature
 
     def signature_of(self) -> Signature:
-        """Return all that is known of what it works on."""
+        """Return all known facts about its arguments."""
         if self.signature is not UNKNOWN or not self.dtypes:
             return self.signature
         return Signature(self.dtypes[:1], self.dtypes[1:] or None)
 
 
 class EventLog:
-    """What one backend recorded: an append-only builder of an OpProfile.
+    """The recording of one backend: an append-only builder of an OpProfile.
 
-    The recorder calls `mark` where a step or window begins or ends; each event belongs to the interval between two
-    marks. Names are kept raw: `freeze` alone decides what they mean.
+    The recorder calls `mark` at each beginning and end of a step or window; each event belongs to the interval between
+    two marks. Names are kept raw: `freeze` alone decides their meaning.
     """
 
     def __init__(
@@ -53,38 +53,39 @@ class EventLog:
         knows: Callable[[str], bool] = lambda name: False,
         chains: Chains | None = None,
     ) -> None:
-        """*on_mark* is called at each mark; *knows* tells which raw names exist in the framework, recorded or not.
+        """*on_mark* is called at each mark; *knows* returns whether a raw name exists in the framework, recorded or
+        not.
 
-        *chains* has the nodes that `asked_at` is told.
+        *chains* has the nodes for `asked_at`.
         """
         self.environment = environment
         self.knows = knows
         self.chains = chains
         self.interval = 0
         self.range_marks: set[int] = set()
-        """The intervals that begin where a range of the user's does."""
+        """The intervals that begin with a range of the user."""
         self.inside_ops: set[int] = set()
-        """Those of them that begin inside an op, where the backend can tell."""
+        """The ones among them that begin inside an op, if the backend can tell."""
         self.knows_flops = False
         self.knows_memory = False
         self.busy_ns: dict[int, int] | None = None
-        """How long devices were busy in each interval; None where nothing tells."""
+        """The busy time of devices in each interval; None if unknown."""
         self.communication_ns: dict[int, int] | None = None
-        """How long collectives took in each interval, where something else tells it than their own events."""
+        """The time of collectives in each interval, if it comes from another source than their own events."""
         self.counts: dict[str, dict[int, int]] = {}
-        """By quantity (`verdict.quantities`) how much of it there was in each interval, where that is known."""
+        """By quantity (`verdict.quantities`) its amount in each interval, if known."""
         self.on_device: Events | None = None
-        """Which events are kernels, copies and sets of devices; None where nothing tells."""
+        """The events that are kernels, copies and sets of devices; None if unknown."""
         self.paused_ns = 0
-        """How long the thread that opened the window waited for the backend, which is no time of the program."""
+        """The time that the window's thread waited for the backend, which is no time of the program."""
         self.disturbed: list[str] = []
-        """What else decided how long the device took: it was throttled, or others used it."""
+        """Other influences on the device's time: throttling, or other users."""
         self.unmeasured: Mapping[str, str] = {}
-        """By op, why calls of it are not recorded here: a limit on it is an error."""
+        """By op, why its calls are not recorded here: a limit on it is an error."""
         self.unseen: list[str] = []
-        """Where the program went on unseen: functions, each with the module and line that called it."""
+        """Functions in which the program ran on unseen, each with the calling module and line."""
         self.marked_ns: Sequence[int] | None = None
-        """When each interval but the first began, by the clock of `ran`; None where that is `time.perf_counter_ns`."""
+        """The start of each interval but the first, by the clock of `ran`; None if that is `time.perf_counter_ns`."""
         self._on_mark = on_mark
         self._names: dict[_Name, int] = {}
         self._name: list[int] = []
@@ -122,11 +123,11 @@ class EventLog:
     ) -> int:
         """Return the index to give to `add` for events called *raw*.
 
-        *dtypes* are those of source and destination, which tell a cast from a copy. *signature* is all that is known
-        of what such events work on.
+        *dtypes* are those of source and destination, which distinguish a cast from a copy. *signature* describes the
+        arguments of such events.
 
-        *op* is what *raw* does where a table of names cannot tell, but the backend can; *raw* itself says that it is
-        an op by itself, whatever it is elsewhere. *kind* is how such an op by itself counts.
+        *op* is the op of *raw* if the backend knows it better than the table of names; *raw* itself makes it an op by
+        itself, whatever it is elsewhere. *kind* is how such an op by itself counts.
         """
         return self._names.setdefault(_Name(raw, dtypes, op, kind, signature), len(self._names))
 
@@ -135,8 +136,9 @@ class EventLog:
     ) -> int:
         """Append an event and return its index, to be the *parent* of the events inside it.
 
-        *duration_ns* includes what happens inside, *nbytes* is what it read and wrote; ABSENT where not known. A part
-        of its *parent* without a time of its own, as in a fused kernel, has ABSENT: it counts, the parent has the time.
+        *duration_ns* includes the events inside, *nbytes* are the bytes that it read and wrote; ABSENT if unknown. A
+        part of its *parent* without a time of its own, as in a fused kernel, has ABSENT: it counts, the parent has the
+        time.
         """
         self._bytes.append(nbytes)
         self._name.append(name)
@@ -159,17 +161,17 @@ class EventLog:
             column.extend(values.tolist())
 
     def computed(self, event: int, flops: int) -> None:
-        """Say how many floating-point operations *event* did, what happens inside it included."""
+        """Record the floating-point operations of *event*, including the events inside it."""
         self._flops[event] = flops
 
     def works_as(self, event: int, other: int) -> None:
-        """Say that *event* works on what the *other* one, inside it, works on."""
+        """Give *event* the signature of the *other* event, inside it."""
         self._name[event], self._bytes[event] = self._name[other], self._bytes[other]
         if other in self._flops:
             self._flops[event] = self._flops[other]
 
     def computed_nothing(self, events: Collection[int]) -> None:
-        """Say that *events*, and what is inside of them, stood for work that was not done: they have no time."""
+        """Mark *events*, and the events inside them, as work that was not done: they have no time."""
         nothing = set(events)
         for event, parent in enumerate(self._parent):
             if event in nothing or parent in nothing:
@@ -177,47 +179,49 @@ class EventLog:
                 self._duration_ns[event] = ABSENT
 
     def asked_at(self, event: int, node: int, is_backward: bool = False) -> None:
-        """Say where the program asked for *event*: a node of `chains`, 0 where that is none of the user's lines.
+        """Record the source line of *event*: a node of `chains`, 0 if none is the user's.
 
-        *is_backward*: autograd asked for it, for what was computed there.
+        *is_backward*: autograd called it, for the forward op of that line.
         """
         self._sites[event] = node, is_backward
 
     def fact_at(self, fact: str, interval: int, node: int, is_backward: bool) -> None:
-        """Say where one of a fact (``grad_nodes``, ``program_ops``) comes from, as for `asked_at`."""
+        """Record the source line of a fact (``grad_nodes``, ``program_ops``), like `asked_at`."""
         self._fact_sites.append((fact, interval, node, is_backward))
 
     def compiling(self, event: int, ns: int) -> None:
-        """Say that *ns* of *event* went into compiling or waiting for other ranks, which is work of no op."""
+        """Record that *ns* of *event* went into compiling or waiting for other ranks, which is work of no op."""
         self._compiling.append((event, ns))
 
     def ran(self, event: int, start_ns: int, end_ns: int, thread: str = "") -> None:
-        """Say when *event* began and ended, where `Options.moments` asks for that; see `marked_ns`.
+        """Record the start and end of *event*, if `Options.moments` requests them; see `marked_ns`.
 
-        *thread* names that of the host; empty for the one that opened the window. What is in `on_device` ran there.
+        *thread* names the host's thread; empty for the window's own. An event in `on_device` ran there.
         """
         self._ran[event] = start_ns, end_ns, thread
 
     def allocated(self, size: int | None, interval: int | None = None) -> None:
-        """Say that *size* bytes were allocated at once (freed, if negative); None if it is not known how many."""
+        """Record an allocation of *size* bytes (freed, if negative); None if the size is unknown."""
         self._memory.append((self.interval if interval is None else interval, size))
 
     def used(self, use: MemoryUse, interval: int) -> None:
-        """Say what was allocated and freed in an *interval* as a whole, where single allocations are not known."""
+        """Record the allocations of an *interval* as a whole, if single ones are unknown."""
         self._uses.append((interval, use))
 
     def forget_sizes(self) -> None:
-        """Forget how many bytes were allocated, not how often: it depends on when another thread frees them."""
+        """Forget the sizes of allocations, not their number: the size in use depends on when another thread frees
+        them.
+        """
         self._memory = [(interval, None) for interval, size in self._memory if size is None or size > 0]
 
     def remark(self, text: str, interval: int = ALWAYS) -> None:
-        """Say something that the user should know: of an interval where it is one of several rounds, or of all."""
+        """Add a remark for the user, on one interval of several rounds, or on all."""
         self._remarks.append((interval, text))
 
     def freeze(self, aliases: Mapping[str, str] | None = None, marked_ns: Sequence[int] = ()) -> OpProfile:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary.
 
-        *marked_ns* is when each interval but the first began, by the clock that times steps.
+        *marked_ns* is the start of each interval but the first, by the clock that times steps.
         """
         raws = [names.stable(name.raw) for name in self._names]
         meanings = [_meaning(raw, name, aliases) for raw, name in zip(raws, self._names)]
@@ -288,7 +292,7 @@ class EventLog:
         op_names, op_of_name = numbered(ops)
         name = np.array(self._name, np.int32)
         op = op_of_name[name[owner]]
-        # Most events count as what their own name means: only the others are looked at one by one.
+        # Most events count as their own name means; only the others are handled one by one.
         others = np.flatnonzero(op != op_of_name[name])
         pairs, number = np.unique(name[others].astype(np.int64) * len(op_names) + op[others], return_inverse=True)
         name[others] = len(keys) + number
@@ -298,7 +302,7 @@ class EventLog:
         return (keys, name) if self.chains is None else self._sited(keys, name)
 
     def _sited(self, keys: Sequence[OpKey], key: NDArray[np.int32]) -> tuple[list[OpKey], NDArray[np.int32]]:
-        """Return the keys, and that of each event, told apart by where they were asked for."""
+        """Return the keys, and that of each event, split by source line."""
         assert self.chains is not None  # the caller asked
         sites, site = numbered([self._sites.get(event) for event in range(len(self))])
         pairs, number = np.unique(key.astype(np.int64) * len(sites) + site, return_inverse=True)
@@ -310,9 +314,9 @@ class EventLog:
         return found, number.astype(np.int32)
 
     def _self_ns(self) -> NDArray[np.int64]:
-        """Return each event's duration less those of the events inside it.
+        """Return each event's duration minus the events inside it.
 
-        What is inside an event without a time of its own is inside the one around that.
+        Events inside an event without a time of its own are inside the one around that.
         """
         duration = np.array(self._duration_ns, np.int64)
         parent = np.array(self._parent, np.int64)
@@ -341,7 +345,7 @@ class EventLog:
         return column
 
     def _owned(self, flops: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return FLOPs with those of parts given to the op that they are parts of, where it has none itself."""
+        """Return FLOPs with those of parts assigned to their op, if the op has none itself."""
         parts = np.flatnonzero((flops != ABSENT) & (owner != np.arange(len(flops))))
         parts = parts[flops[owner[parts]] == ABSENT]
         flops[owner[parts]] = 0

@@ -1,6 +1,6 @@
-"""Kernels, copies and sets of a window: the op each was of, how often it ran, how long, where and how wide.
+"""Kernels, copies and sets of a window: the op, the number of runs, the time, the place and the launch shape of each.
 
-A window may have a million, of which few differ: they are columns, and those that are alike are one row.
+A window may have a million, few of which differ: they are columns, and equal ones are one row.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..ops.signature import Shape
 from .columns import numbered
 from .op_key import OpKey
 
+# In place of an unknown stream or time.
 UNKNOWN = -1
-"""In place of a stream, and of a time."""
 _MOST = 1 << 63
 
 
@@ -29,31 +29,31 @@ class KernelStats:
     op: str
     device: int
     streams: tuple[int, ...]
-    """All that it ran on: a program that takes turns among 32 of them has one row. Empty where not known."""
+    """All streams on which it ran: a program that alternates among 32 of them has one row. Empty if unknown."""
     grid: Shape | None
-    """x, y and z; None for copies and sets, and where not known."""
+    """x, y and z; None for copies and sets, and if unknown."""
     block: Shape | None
     fewest_calls: int
     """In the step with the fewest."""
     most_calls: int
     fastest_ns: int | None
-    """The device's own time, of all calls in the fastest step that had any; None where some were not timed."""
+    """The device's own time, of all calls in the fastest step that had any; None if some were not timed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Which events of a log are kernels, copies and sets: columns."""
+    """The events of a log that are kernels, copies and sets: columns."""
 
     event: NDArray[np.int64]
     place: NDArray[np.int32]
     """See `places`."""
     device_ns: NDArray[np.int64]
-    """The device's own time, whatever time the event has; `UNKNOWN` where it was not timed."""
+    """The device's own time, whatever time the event has; `UNKNOWN` if it was not timed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """What ran on devices: columns."""
+    """The work of devices: columns."""
 
     step: NDArray[np.integer]
     key: NDArray[np.integer]
@@ -64,7 +64,7 @@ class Kernels:
     device_ns: NDArray[np.int64]
 
     def summed(self) -> Kernels:
-        """Return them with one row for all that are alike."""
+        """Return the kernels with one row for all equal ones."""
         first, number = _alike([self.step, self.key, *self.place])
         return Kernels(
             self.step[first],
@@ -75,13 +75,13 @@ class Kernels:
         )
 
     def in_steps(self, numbers: NDArray[np.int32], steps: int) -> Kernels:
-        """Return those of the window's *steps*; *numbers* are those of the steps here."""
+        """Return the kernels of the window's *steps*; *numbers* are the numbers of the steps here."""
         step = numbers[self.step]
         kept = (step >= 0) & (step < steps)
         return Kernels(step[kept], self.key[kept], self.place[:, kept], self.calls[kept], self.device_ns[kept])
 
     def stats(self, keys: Sequence[OpKey], steps: int) -> tuple[KernelStats, ...]:
-        """Return a row for each that differs in kernel, op, device, grid or block, the most expensive first."""
+        """Return a row for each different kernel, op, device, grid or block, the most expensive first."""
         device, stream, *shape = self.place
         kernels, kernel_of_key = numbered([(key.raw, key.op) for key in keys])
         kernel = kernel_of_key[self.key]
@@ -107,7 +107,7 @@ class Kernels:
     def _by_step(
         self, number: NDArray[np.int64], kernels: int, steps: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the fewest and most calls of each kernel in a step, and its time in the fastest with any."""
+        """Return the fewest and most calls of each kernel in a step, and its time in the fastest step with any."""
         first, number_in_step = _alike([number, self.step])
         kernel, calls = number[first], _sums(number_in_step, self.calls)
         fewest, most, fastest = np.full(kernels, _MOST - 1), np.zeros(kernels, np.int64), np.full(kernels, _MOST - 1)
@@ -118,7 +118,7 @@ class Kernels:
 
 
 def places(device: NDArray[Any], stream: NDArray[Any], shape: Iterable[NDArray[Any]] = ()) -> NDArray[np.int32]:
-    """Return where and how wide kernels ran, a column a kernel; rows: device, stream, grid x, y, z, block x, y, z.
+    """Return places and launch shapes of kernels, a column each; rows: device, stream, grid x, y, z, block x, y, z.
 
     A grid of 0: none. CUPTI's number of an unknown stream, 2**32 - 1, becomes `UNKNOWN`.
     """
@@ -129,7 +129,7 @@ def places(device: NDArray[Any], stream: NDArray[Any], shape: Iterable[NDArray[A
 
 
 def busy_ns(start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
-    """Return how long a device was busy, given when its work started, in that order, and ended: overlaps count once."""
+    """Return the busy time of a device, given the starts of its work, in order, and the ends: overlaps count once."""
     before = np.concatenate([start[:1], np.maximum.accumulate(end)[:-1]])
     return int(np.maximum(end - np.maximum(start, before), 0).sum())
 
@@ -155,7 +155,7 @@ def together(parts: Sequence[Kernels | None], keys: Sequence[NDArray[np.int32]])
 
 
 def _alike(columns: Iterable[NDArray[np.integer]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first of all rows that are alike, and for each row the number of those like it."""
+    """Return the first row of each group of equal rows, and for each row the number of its group."""
     number, different = np.int64(0), 1
     for column in columns:
         if not len(column):
@@ -178,7 +178,7 @@ def _sums(number: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _times(number: NDArray[np.int64], device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sums of times, where all are known."""
+    """Return the sums of times, if all are known."""
     sums = _sums(number, device_ns)
     sums[number[device_ns == UNKNOWN]] = UNKNOWN
     return sums

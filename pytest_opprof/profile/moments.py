@@ -1,4 +1,4 @@
-"""When the events of a window ran, in columns: recorded only where a trace is to be written (`Options.moments`)."""
+"""The times of a window's events, in columns: recorded only if a trace is to be written (`Options.moments`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from .columns import Columns
 
+# A process (each backend has its own: ``torch 2.13.0``, ``device 0``), a thread or stream, and whether of a device.
 Lane = tuple[str, str, bool]
-"""A process (of each backend its own: ``torch 2.13.0``, ``device 0``), a thread or stream, and whether of a device."""
+# Start, end and thread of an event; the thread is empty for that of the test.
 Told = tuple[int, int, str]
-"""When an event began and ended, and on which thread; empty for that of the test."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """When events ran: a row for each of which that is known. Times are ns on the clock that times steps."""
+    """Starts and ends of events: a row for each event with known times, in ns on the clock that times steps."""
 
     step: NDArray[np.int32]
     key: NDArray[np.int32]
@@ -31,7 +31,7 @@ class Moments:
     lanes: tuple[Lane, ...]
 
     def in_steps(self, numbers: NDArray[np.int32], steps: int) -> Moments:
-        """Return those of the window's *steps*; *numbers* are those of the steps here."""
+        """Return the rows of the window's *steps*; *numbers* are the numbers of the steps here."""
         step = numbers[self.step]
         kept = (step >= 0) & (step < steps)
         return Moments(
@@ -52,10 +52,10 @@ def of_events(
     streams: Mapping[int, tuple[int, int]],
     later_ns: Sequence[int],
 ) -> Moments:
-    """Return when the events of a log ran, of which all are in *columns*.
+    """Return the times of the events of a log, all of which are in *columns*.
 
-    *streams* has the device and the stream of those that ran on one, *later_ns* how much later the clock of steps is,
-    by interval.
+    *streams* has device and stream of the events that ran on one, *later_ns* the offset of the steps' clock, by
+    interval.
     """
     event = np.array([*told], np.int64)
     start, end = (np.array([each[side] for each in told.values()], np.int64) for side in (0, 1))
@@ -73,9 +73,9 @@ def of_events(
 
 
 def later_ns(own_ns: Sequence[int], marked_ns: Sequence[int], begins_range: Container[int]) -> list[int]:
-    """Return how much later *marked_ns* is than a log's own clock, by interval; both are of the mark that begins each.
+    """Return the offset of *marked_ns* from a log's own clock, by interval; both are of the mark that begins each.
 
-    What begins a range may be inside an op: only the others, where steps begin, set the clock anew.
+    A range may begin inside an op, so only the other marks, where steps begin, set the offset.
     """
     later = [0]
     for interval, (own, marked) in enumerate(zip(own_ns, marked_ns), start=1):

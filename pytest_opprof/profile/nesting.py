@@ -1,4 +1,4 @@
-"""What is inside what, by time, and what each event takes by itself: one rule for live events and for those of files.
+"""Nest events by time, and compute their self times: one rule for live events and for files.
 
 An event is inside the innermost one that runs when it begins and that does not end before it.
 """
@@ -11,21 +11,21 @@ from collections.abc import Sequence
 
 from .attribution import NOBODY
 
+# After every end: starts and durations have 64 bits.
 NEVER = 1 << 65
-"""After every end: starts and durations have 64 bits."""
 
+# Of events around the one in question: some ten in real traces.
 MOST_DEPTH = 1000
-"""Of events around one that is looked for: some ten in real traces."""
 
 
 class TooDeep(ValueError):
-    """What is wrong, in words."""
+    """The error, in words."""
 
 
 def nested(starts: Sequence[int], ends: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the index of the event around each, `NOBODY` for none, and the self time of each.
 
-    They are those of one thread in the order of time, each before those inside it. 0.2 us an event.
+    The events are those of one thread in the order of time, each before the events inside it. 0.2 us an event.
 
     >>> nested([0, 10, 20, 90], [100, 30, 25, 110])
     ([-1, 0, 1, -1], [80, 15, 5, 20])
@@ -48,10 +48,10 @@ def nested(starts: Sequence[int], ends: Sequence[int]) -> tuple[list[int], list[
 def innermost(
     starts: Sequence[int], ends: Sequence[int], parents: Sequence[int], start: int, end: int, first: int = 0
 ) -> int:
-    """Return the innermost event that ran from *start* to *end*, else at *start*; `NOBODY` where none did.
+    """Return the innermost event that ran from *start* to *end*, else at *start*; `NOBODY` if none did.
 
-    The columns are those of `nested`. *parents* may be those of a part that begins with the event *first*; the answer
-    is then an index into it. Raises TooDeep.
+    The columns are those of `nested`. *parents* may belong to a part that begins with the event *first*; the answer is
+    then an index into it. Raises TooDeep.
 
     >>> innermost([0, 10, 20, 90], [100, 30, 25, 110], [-1, 0, 1, -1], 22, 28)
     1

@@ -1,4 +1,4 @@
-"""Counts of each op in a window: its calls, and what they worked on, over all rounds and processes."""
+"""Counts of each op in a window: its calls and their work, over all rounds and processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .range import Range, joined
 if TYPE_CHECKING:
     from .op_profile import OpProfile
 
+# If an amount varies although calls do not, a change starts at this factor on the known maximum: processes show only a
+# sample of the drawn sizes.
 RANDOM_SIZES = 2
-"""How many times the most that is no change an amount may be that varies though calls do not: processes show a part of
-what is drawn."""
 NONE = Range(0)
 _LISTED = 3
 
 
 class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An op in one round: its calls, and what they worked on where that is known. A line of a baseline file."""
+    """An op in one round: its calls, and their work if known. A line of a baseline file."""
 
     calls: Range
     dtypes: Annotated[
@@ -39,35 +39,35 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def by_dtypes(self) -> Mapping[str, Range]:
-        """Its calls by dtypes: ``float32``, ``float32->bfloat16``; empty where not known."""
+        """Its calls by dtypes: ``float32``, ``float32->bfloat16``; empty if unknown."""
         return self.dtypes if not isinstance(self.dtypes, str) else {self.dtypes: self.calls} if self.dtypes else {}
 
     @property
     def told(self) -> str:
-        """Its dtypes in short; empty where they are not known."""
+        """Its dtypes in short; empty if unknown."""
         return listed([*self.by_dtypes])
 
     def added(self, base: OpCounts) -> str:
-        """Return the calls that it has more than its *base*, by dtypes: ``+1 float64->float32``; empty where none."""
+        """Return the calls beyond its *base*, by dtypes: ``+1 float64->float32``; empty if none."""
         if not self.dtypes or not base.dtypes:
             return ""
         return listed([f"+{number} {each}" for each, number in self.grown_dtypes(base).items()])
 
     def grown_dtypes(self, base: OpCounts) -> dict[str, int]:
-        """Return the dtypes of which it has more calls than its *base*, with how many more."""
+        """Return the dtypes with more calls than in its *base*, with the difference."""
         more = {each: calls.most - base.by_dtypes.get(each, NONE).most for each, calls in self.by_dtypes.items()}
         return {each: number for each, number in more.items() if number > 0}
 
     @property
     def some_vary(self) -> bool:
-        """Whether any of it differed from process to process."""
+        """Whether any of its numbers differed from process to process."""
         every = (self.calls, self.bytes, self.flops, *self.by_dtypes.values())
         return any(each is not None and each.varies for each in every)
 
     def in_range(self, now: OpCounts) -> bool:
-        """Tell whether *now* is no change of this. What only one of them knows is none.
+        """Return True if *now* is no change. A number that only one of them knows is no change.
 
-        Where some of it varies, an amount is a change beyond `RANDOM_SIZES`, and a dtype that was never seen.
+        If some number varies, an amount has changed beyond `RANDOM_SIZES`, and a dtype if it is new.
         """
         before, after = self.by_dtypes, now.by_dtypes
         if self.some_vary:
@@ -82,7 +82,7 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return all(old is None or new is None or old.lowest <= new.most <= old.highest for old, new in pairs)
 
     def completed(self, now: OpCounts) -> OpCounts:
-        """Return it with what *now* knows beyond it."""
+        """Return the counts, completed with further facts of *now*."""
         if self.bytes and self.flops and self.dtypes:
             return self
         return replace(
@@ -99,8 +99,8 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
+# Of an op that did not run.
 GONE = OpCounts(NONE, bytes=NONE, flops=NONE)
-"""Of an op that did not run."""
 
 
 def facts_in_all(processes: Sequence[Mapping[str, Range]]) -> dict[str, Range]:
@@ -112,7 +112,7 @@ def facts_in_all(processes: Sequence[Mapping[str, Range]]) -> dict[str, Range]:
 
 
 def in_all(processes: Sequence[Mapping[str, OpCounts]]) -> dict[str, OpCounts]:
-    """Return the counts of each op in all *processes*; they vary where the most of a round is not the same in each."""
+    """Return the counts of each op in all *processes*; they vary if the worst round is not the same in each."""
 
     def known(ranges: Sequence[Range | None]) -> Range | None:
         return joined([each for each in ranges if each]) if all(ranges) else None

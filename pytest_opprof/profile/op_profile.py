@@ -1,4 +1,4 @@
-"""What was measured: `OpProfile` (columns) -> `OpStats` (one op's numbers, per step)."""
+"""The measurement: `OpProfile` (columns) -> `OpStats` (one op's numbers, per step)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .kernels import Kernels, KernelStats
 from .moments import Moments
 from .op_key import CallSite, OpKey
 
+# In place of a step: a remark on the whole.
 ALWAYS = -1
-"""In place of a step: what is said of the whole."""
+# The quantities with lines in `OpProfile.fact_sites`.
 WITH_SITES = ("grad_nodes", "allocations", "program_ops")
-"""The quantities whose lines `OpProfile.fact_sites` has."""
+# The quantities of `OpProfile.counts` that are no sum: a step has the value of its largest interval.
 OF_THE_MOST = frozenset(["temporary_memory"])
-"""The quantities of `OpProfile.counts` that are no sum: a step has what the interval has that has the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class MemoryUse:
     """Allocation in one interval or step, in bytes above its beginning."""
 
     peak: int | None = 0
-    """None where something was allocated whose size is not known."""
+    """None if some allocation had an unknown size."""
     net: int = 0
     allocations: int | None = 0
-    """How many there were; None where only the bytes are known."""
+    """The number of allocations; None if only the bytes are known."""
 
     def then(self, later: MemoryUse) -> MemoryUse:
         """Return the use of this stretch of time followed by *later*."""
@@ -51,7 +51,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class OpStats:
-    """One op (or any selection of events) in numbers, one per step; None where the source does not know."""
+    """One op (or any selection of events) in numbers, one per step; None if the source does not know."""
 
     op: str
     calls: tuple[int, ...]
@@ -73,12 +73,12 @@ class OpStats:
 
     @property
     def fastest_ns(self) -> int:
-        """Device time in the fastest step; 0 where times are unknown."""
+        """Device time in the fastest step; 0 if times are unknown."""
         return min(self.device_ns, default=0) if self.device_ns else 0
 
 
+# ``MatMul[float64]``, ``Cast[*->float64]``.
 _OF_DTYPE = re.compile(r"(?P<op>.+)\[(?P<dtypes>[A-Za-z*][\w*?]{2,}|[\w*?]+\s*->\s*[\w*?]+)\]", re.ASCII)
-"""``MatMul[float64]``, ``Cast[*->float64]``."""
 
 
 def has_dtypes(name: str) -> re.Match[str] | None:
@@ -88,8 +88,8 @@ def has_dtypes(name: str) -> re.Match[str] | None:
     return match if is_told else None
 
 
+# Ops that are nothing but FLOPs.
 _PRODUCTS = frozenset("MatMul MatMulGrad Einsum Conv ConvGrad ConvTranspose Attention AttentionGrad".split())
-"""Ops that are nothing but FLOPs."""
 
 
 def _knows_nothing(name: str) -> bool:
@@ -105,72 +105,72 @@ class OpProfile:
 
     environment: Environment
     keys: tuple[OpKey, ...]
-    """What the events are, also of some that this profile does not have: they ran beside it."""
+    """The keys of the events, and of some that this profile lacks, because they ran beside it."""
     columns: Columns
     host_ns: tuple[int, ...]
-    """Wall time of each step, ABSENT where unknown: their number is the number of steps."""
+    """Wall time of each step, ABSENT if unknown: their number is the number of steps."""
     memory: tuple[MemoryUse, ...] | None = None
-    """Allocation in each step; None where it was not recorded."""
+    """Allocation in each step; None if it was not recorded."""
     host_memory: tuple[int, ...] | None = None
-    """The bytes of the host in use at the worst moment of each step, where `memory` is that of a device."""
+    """The bytes of the host in use at the worst moment of each step, if `memory` is that of a device."""
     knows: Callable[[str], bool] = _knows_nothing
     """Whether a raw name exists in the framework, recorded or not."""
     busy_ns: tuple[int, ...] | None = None
-    """How long devices were busy in each step, where ops that overlap count once; None where not known."""
+    """The busy time of devices in each step, overlapping ops counted once; None if unknown."""
     communication_ns: tuple[int, ...] | None = None
-    """How long collectives took in each step, waiting included, which no op has; None where there were none."""
+    """The time of collectives in each step, waiting included, which no op has; None if there were none."""
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """By quantity (`verdict.quantities`) what backends counted beside the ops, in the steps of which that is known."""
+    """By quantity (`verdict.quantities`) the backends' counts beside the ops, in the steps where it is known."""
     explained: Mapping[str, str] = field(default_factory=dict)
-    """By quantity of `counts`, where it comes from, in words."""
+    """By quantity of `counts`, its source in words."""
     fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
-    """Where each of `WITH_SITES` comes from, with its step; empty where nobody wanted to know."""
+    """The source lines of each of `WITH_SITES`, with its step; empty if not requested."""
     on_device: Kernels | None = None
-    """What `kernels` counts."""
+    """The input of `kernels`."""
     wait_ns: tuple[int, ...] = ()
-    """How long threads were ready to run in each step without getting a CPU; empty where not known."""
+    """The time that threads were ready to run in each step without getting a CPU; empty if unknown."""
     yardstick_ns: tuple[int, ...] = ()
-    """How long a fixed piece of work took before each step; empty where not measured."""
+    """The time of a fixed piece of work before each step; empty if not measured."""
     cpu_ns: tuple[tuple[int, int], ...] = ()
     """CPU time of the process, and of the thread of the test, in each step; empty where not measured."""
     remarks: tuple[tuple[int, str], ...] = ()
-    """What the backend has to say of a step, or of the whole: `ALWAYS`."""
+    """The backend's remarks on a step, or on the whole: `ALWAYS`."""
     disturbed: tuple[str, ...] = ()
-    """What else decided how long the device took, in words."""
+    """Other influences on the device's time, in words."""
     unmeasured: Mapping[str, str] = field(default_factory=dict)
-    """By op, why calls of it were not recorded."""
+    """By op, why its calls were not recorded."""
     unseen: tuple[str, ...] = ()
-    """Where the program went on unseen: functions, each with the module and line that called it."""
+    """Functions in which the program ran on unseen, each with the calling module and line."""
     moments: Moments | None = None
-    """When events ran; None where nobody asked, or nothing tells."""
+    """The times of events; None if not requested, or unknown."""
     ran_ns: tuple[tuple[int, int], ...] = ()
-    """When each step began and ended, on the clock of `moments`; empty where nobody asked."""
+    """The start and end of each step, on the clock of `moments`; empty if not requested."""
     untold: tuple[str, ...] = ()
-    """The frameworks that do not tell when their events ran, where somebody asked."""
+    """The frameworks without times of events, if these were requested."""
 
     @property
     def steps(self) -> int:
-        """The number of steps (rounds); 1 for a window without."""
+        """The number of steps (rounds); 1 for a window without steps."""
         return len(self.host_ns)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing at all was recorded, so that no count of it says anything."""
+        """Whether nothing at all was recorded, so that no count of it means anything."""
         return not len(self.columns)
 
     @property
     def has_sites(self) -> bool:
-        """Whether it was recorded which lines asked for ops."""
+        """Whether source lines were recorded."""
         return any(key.site is not None for key in self.keys)
 
     @property
     def op_names(self) -> tuple[str, ...]:
-        """The ops, canonical where they have a canonical name."""
+        """The ops, by canonical name if they have one."""
         return self._by_op[0]
 
     @property
     def raw_names(self) -> tuple[str, ...]:
-        """What the frameworks call them."""
+        """The frameworks' names."""
         return self._by_raw[0]
 
     @cached_property
@@ -181,60 +181,60 @@ class OpProfile:
 
     @cached_property
     def total(self) -> OpStats:
-        """The numbers of all ops; a conversion that converted nothing is none, and took its time outside of them."""
+        """The sums over all ops; a conversion that converted nothing is none, and took its time outside of them."""
         op_names, op = self._by_op
         is_op = np.bincount(op, self.columns.counted, len(op_names)) > 0
         return self._stats("total", is_op[op], partly=True)
 
     @property
     def allocations(self) -> tuple[int, ...] | None:
-        """How often memory was allocated in each step; None where not recorded."""
+        """The number of allocations in each step; None if not recorded."""
         return None if self.memory is None else _all_known([use.allocations for use in self.memory])
 
     @property
     def peak_memory(self) -> tuple[int, ...] | None:
-        """The bytes allocated at the worst moment of each step, above its beginning; None where not recorded."""
+        """The bytes allocated at the worst moment of each step, above its beginning; None if not recorded."""
         return None if self.memory is None else _all_known([use.peak for use in self.memory])
 
     @property
     def held_memory(self) -> tuple[int, ...] | None:
-        """The bytes allocated in each step and still held at its end; None where not recorded."""
+        """The bytes allocated in each step and still held at its end; None if not recorded."""
         known = self.memory is not None and all(use.peak is not None for use in self.memory)
         return tuple(max(use.net, 0) for use in self.memory or ()) if known else None
 
     @property
     def wall_ns(self) -> tuple[int, ...] | None:
-        """Wall time of each step; None where it is not known of all."""
+        """Wall time of each step; None unless it is known for all."""
         return None if ABSENT in self.host_ns else self.host_ns
 
     def counted(self, quantity: str) -> tuple[int, ...] | None:
-        """Return how much a backend counted of a *quantity* in each step; None where that is not known of all."""
+        """Return a backend's count of a *quantity* in each step; None unless it is known for all."""
         known = self.counts.get(quantity)
         return None if known is None else _all_known([known.get(step) for step in range(self.steps)])
 
     @cached_property
     def kernels(self) -> tuple[KernelStats, ...] | None:
-        """The kernels, copies and sets of devices, the most expensive first; None where none ran or nothing tells."""
+        """The kernels, copies and sets of devices, the most expensive first; None if none ran or they are unknown."""
         found = self.on_device and self.on_device.stats(self.keys, self.steps)
         return found or None
 
     @cached_property
     def launches(self) -> tuple[int, ...] | None:
-        """How often the host gave the device a kernel or a graph of them, a step; None where not recorded."""
+        """The number of launches of kernels or graphs in each step; None if not recorded."""
         if not any(map(cuda_calls.is_launch, self.raw_names)) and not self.knows("cudaLaunchKernel"):
             return None
         return self._per_step(_events_of(self._by_raw, cuda_calls.is_launch), self.columns.events)
 
     def stats(self, name: str, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()) -> OpStats:
-        """Return the numbers of *name*: a canonical op, a raw name or a glob, of some dtypes where it says so.
+        """Return the numbers of *name*: a canonical op, a raw name or a glob, optionally of some dtypes.
 
-        A glob that matches canonical ops (``Reduce*``) means those; any other is matched against raw names. Raw names
+        A glob that matches canonical ops (``Reduce*``) means these; any other is matched against raw names. Raw names
         count every event that the profiler reports. *known* adds names that are no mistake though absent here.
-        ``MatMul[float64]`` are the calls that read or write a float64, ``Cast[float32->*]`` those that read a float32;
-        ``*`` alone is every op. They have no time: what runs inside a call has dtypes of its own.
+        ``MatMul[float64]`` are the calls that read or write a float64, ``Cast[float32->*]`` the calls that read a
+        float32; ``*`` alone is every op. They have no time: the events inside a call have dtypes of their own.
 
         Raises UsageError for a name that is neither in the vocabulary, nor in *known*, nor in the profile, for an
-        unknown dtype, and where the dtypes of a call are not known.
+        unknown dtype, and if the dtypes of a call are unknown.
         """
         mask, every_event, of_dtype = self._asked(name, aliases, known)
         stats = self._stats(name, mask, every_event)
@@ -243,7 +243,7 @@ class OpProfile:
     def _asked(
         self, name: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> tuple[NDArray[np.bool_], bool, bool]:
-        """Return what `_events` does, or `_events_of_dtype`, and whether it is the latter."""
+        """Return the result of `_events` or `_events_of_dtype`, and whether it is the latter."""
         if name not in self.op_names and name not in self.raw_names and (match := has_dtypes(name)):
             return *self._events_of_dtype(name, match["op"], match["dtypes"], aliases, known), True
         return *self._events(name, aliases, known), False
@@ -251,7 +251,7 @@ class OpProfile:
     def without_bytes(
         self, name: str | None, aliases: Mapping[str, str] | None = None, known: Collection[str] = ()
     ) -> list[str]:
-        """Return the raw names of calls of *name* (None: any op) that do not tell their bytes, where some call does."""
+        """Return the raw names of calls of *name* (None: any op) with unknown bytes, if some call has known ones."""
         columns, asked = self.columns, np.ones(len(self.columns), bool)
         every_event = False
         if name is not None:
@@ -267,12 +267,12 @@ class OpProfile:
     def _events(
         self, name: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> tuple[NDArray[np.bool_], bool]:
-        """Return which events *name* means, and whether each of them counts, not only what counts as an op."""
+        """Return the events that *name* means, and whether each of them counts, not only the ones counted as ops."""
         if why := self.why_unmeasured(name):
             raise UsageError(f"{name!r} cannot be measured here: {why}")
         if any(character in name for character in "*?["):
             return self._glob(name, aliases or {}, known)
-        # An op without a canonical name stands in the table under its raw name; asked for by it, all events count.
+        # An op without a canonical name stands in the table under its raw name; by that name, all events count.
         if name in self.op_names and (name not in self.raw_names or name in names.canonical_ops()):
             return _events_of(self._by_op, name.__eq__), False
         if name in self.raw_names:
@@ -288,10 +288,10 @@ class OpProfile:
         known: Collection[str] = (),
         counted_only: bool = False,
     ) -> Mapping[tuple[CallSite | None, str], int]:
-        """Return the calls of *name* (as for `stats`) in its worst step, by where they were asked for and by dtypes.
+        """Return the calls of *name* (as for `stats`) in its worst step, by source line and by dtypes.
 
-        They are in the order of the program. *name* may be one of `WITH_SITES`, too. The site is None
-        where nothing told it. *counted_only*: of a raw name those that are ops by themselves, as in `ops`.
+        They are in the order of the program. *name* may be one of `WITH_SITES`, too. The site is None if unknown.
+        *counted_only*: of a raw name only the calls that are ops by themselves, as in `ops`.
         """
         if name in WITH_SITES:
             steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
@@ -314,7 +314,7 @@ class OpProfile:
         known: Collection[str] = (),
         counted_only: bool = False,
     ) -> Mapping[CallSite | None, tuple[int | None, int | None]]:
-        """Return the bytes and FLOPs of *name* in the step of `sites`, by where they were asked for; None: unknown."""
+        """Return the bytes and FLOPs of *name* in the step of `sites`, by source line; None: unknown."""
         if name in WITH_SITES:
             return {}
         mask, weights = self._worst(name, aliases, known, counted_only)
@@ -324,7 +324,7 @@ class OpProfile:
         nbytes = self._by_site(site, len(sites), calls, self.columns.bytes, calls)
         flops: list[int | None] = [None] * len(sites)
         if self.columns.flops is not None:
-            # They may stand at an event inside of the call.
+            # FLOPs may belong to an event inside of the call.
             products = mask & (self.columns.counted > 0) & _events_of(self._by_op, _PRODUCTS.__contains__)
             flops = self._by_site(site, len(sites), mask, self.columns.flops, products)
         return {sites[index]: (nbytes[index], flops[index]) for index in np.unique(site[calls]).tolist()}
@@ -337,7 +337,7 @@ class OpProfile:
         values: NDArray[np.int64],
         needed: NDArray[np.bool_],
     ) -> list[int | None]:
-        """Return the sum of *values* of each site; None where none is known, or one of those *needed* is not."""
+        """Return the sum of *values* of each site; None if none is known, or one of the *needed* is not."""
         known = mask & (values != ABSENT)
         lacks = np.bincount(site[needed & (values == ABSENT)], minlength=sites) > 0
         is_known = (np.bincount(site[known], minlength=sites) > 0) & ~lacks
@@ -348,7 +348,7 @@ class OpProfile:
     def _worst(
         self, name: str, aliases: Mapping[str, str] | None, known: Collection[str], counted_only: bool
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Return which events *name* means in the step with most calls of it, and how many calls each of them is."""
+        """Return the events that *name* means in the step with most calls of it, and the number of calls of each."""
         mask, every_event, _ = self._asked(name, aliases, known)
         weights = self.columns.events if every_event and not counted_only else self.columns.counted
         by_step = self._per_step(mask, weights)
@@ -372,7 +372,7 @@ class OpProfile:
 
     @cached_property
     def calls_by_dtype(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
-        """By op and by dtypes (`Signature.dtypes`) the calls in each step, of ops of which the dtypes are known."""
+        """By op and by dtypes (`Signature.dtypes`) the calls in each step, of ops with known dtypes."""
         groups, group_of_key = numbered([(key.op, key.signature.dtypes) for key in self.keys])
         sums = np.zeros((len(groups), self.steps), np.int64)
         np.add.at(sums, (group_of_key[self.columns.key], self.columns.step), self.columns.counted)
@@ -388,8 +388,8 @@ class OpProfile:
     def _events_of_dtype(
         self, name: str, op: str, dtypes: str, aliases: Mapping[str, str] | None, known: Collection[str]
     ) -> tuple[NDArray[np.bool_], bool]:
-        """Return which events are calls of *op* with some dtypes (``float64``, ``float32->*``), as `_events` does."""
-        if op == "*":  # to get memory is no work on it
+        """Return the events that are calls of *op* with some dtypes (``float64``, ``float32->*``), like `_events`."""
+        if op == "*":  # allocating memory is no work on it
             chosen = _events_of(self._by_raw, lambda raw: names.meaning(raw).kind is not names.Kind.ALLOCATION)
             every_event = False
         else:
@@ -420,7 +420,7 @@ class OpProfile:
         return _events_of(self._by_raw, matches), True
 
     def _stats(self, name: str, mask: NDArray[np.bool_], every_event: bool = False, partly: bool = False) -> OpStats:
-        """Return the numbers of the events in *mask*; times that only some calls have are none, unless *partly*."""
+        """Return the numbers of the events in *mask*; times that only some calls have are dropped, unless *partly*."""
         columns = self.columns
         weights = columns.events if every_event else columns.counted
         calls = mask & (weights > 0)
@@ -433,7 +433,7 @@ class OpProfile:
         )
 
     def _stats_of_ops(self) -> list[OpStats]:
-        """Return what `_stats` does of each op, in one pass over the events: an op takes 10 us, not 90."""
+        """Return the `_stats` of each op, in one pass over the events: an op takes 10 us, not 90."""
         columns, (op_names, op) = self.columns, self._by_op
         number, steps = len(op_names), self.steps
         calls = columns.counted > 0
@@ -462,7 +462,7 @@ class OpProfile:
         return [OpStats(*each) for each in zip(op_names, sums(calls, columns.counted), times, sizes, flops)]
 
     def _flops(self, mask: NDArray[np.bool_]) -> tuple[int, ...] | None:
-        """Return the FLOPs of the events in *mask*; None where those of a product are not known.
+        """Return the FLOPs of the events in *mask*; None if those of a product are unknown.
 
         Half of the FLOPs would pass a limit in silence.
         """
@@ -479,7 +479,7 @@ class OpProfile:
         needed: NDArray[np.bool_],
         enough: Callable[[NDArray[np.bool_]], np.bool_],
     ) -> tuple[int, ...] | None:
-        """Return the sums of what is known of *values*; None if of those *needed* not *enough* (all, any) are."""
+        """Return the sums of the known *values*; None unless *enough* (all, any) of the *needed* ones are known."""
         known = values != ABSENT
         if needed.any() and not enough(known[needed]):
             return None
@@ -492,7 +492,7 @@ class OpProfile:
 
 
 def _events_of(table: tuple[tuple[str, ...], NDArray[np.int32]], chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
-    """Tell which events have a *chosen* name of a *table* of names, and the number of each event's."""
+    """Return a mask of the events with a *chosen* name of a *table* of names, and the number of each event's."""
     found, number = table
     return np.array([*map(chosen, found)], bool)[number]
 
@@ -502,16 +502,16 @@ def _spelled(dtype_or_glob: str) -> str:
 
 
 def _is_untold(signature: Signature, op: str) -> bool:
-    """Tell whether the dtypes of a call of *op* are not known; of every op (``*``) those of lists alone do not count.
+    """Return True if the dtypes of a call of *op* are unknown; for every op (``*``) lists alone do not count.
 
-    Saved profiles of PyTorch tell no dtypes of lists of tensors: what made these tensors tells its own.
+    Saved profiles of PyTorch have no dtypes of lists of tensors, but the op that made these tensors has its own.
     """
     given = signature.input_dtypes
     return signature.dtypes is None or (op != "*" and bool(given) and not any(given or ()))
 
 
 def _is_of(signature: Signature, reads: str, arrow: str, writes: str) -> bool:
-    """Tell whether a call of the *signature* has such dtypes."""
+    """Return True if a call of the *signature* has such dtypes."""
 
     def has(dtypes: Sequence[str], wanted: str) -> bool:
         return any(fnmatchcase(each, _spelled(wanted)) for each in dtypes)

@@ -1,4 +1,4 @@
-"""A number in one round: the least and the most of all rounds, and of several processes."""
+"""A number in one round: minimum and maximum over all rounds, and over several processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BadRange(ValueError):
 
 
 class Range:
-    """A number in one round: the least and the most of all rounds. A plain class: JSON has it as `plain`."""
+    """A number in one round: minimum and maximum over all rounds. A plain class: JSON has it as `plain`."""
 
     __slots__ = ("least", "most", "varies")
 
@@ -25,7 +25,7 @@ class Range:
         self.least = least
         self.most = least if most is None else most
         self.varies = varies
-        """Whether it differed from process to process: then the range is only what was seen of it."""
+        """Whether it differed from process to process, so that the range is only a sample."""
 
     @classmethod
     def of(cls, by_round: Sequence[int]) -> Range:
@@ -34,7 +34,7 @@ class Range:
 
     @classmethod
     def of_plain(cls, value: object) -> Range:
-        """Return what JSON has as ``4``, ``[2, 4]`` or ``{"varies": [2, 4]}``. Raises BadRange for other values."""
+        """Parse JSON's ``4``, ``[2, 4]`` or ``{"varies": [2, 4]}``. Raises BadRange for other values."""
         varies = isinstance(value, dict) and value.keys() == {"varies"}
         bounds: Any = value["varies"] if varies and isinstance(value, dict) else value
         if type(bounds) is int and not varies:
@@ -50,21 +50,21 @@ class Range:
 
     @property
     def plain(self) -> object:
-        """It as JSON has it."""
+        """Its form in JSON."""
         if self.varies:
             return {"varies": [self.least, self.most]}
         return self.most if self.least == self.most else [self.least, self.most]
 
     @property
     def lowest(self) -> int:
-        """The least in the worst round that is no change."""
+        """The smallest value in the worst round that is no change."""
         return max(2 * self.least - self.most, 0) if self.varies else self.most
 
     @property
     def highest(self) -> int:
-        """The most that is no change: of what varies, as far beyond what was seen as that is wide.
+        """The largest value that is no change: for a varying number, as far beyond the observed range as that is wide.
 
-        A fourth draw is above three others in 25 of 100 cases, and so far above them in 6 (of a normal distribution).
+        A fourth draw exceeds three others in 25 of 100 cases, and by this much in 6 (of a normal distribution).
         """
         return 2 * self.most - self.least if self.varies else self.most
 
@@ -86,6 +86,6 @@ class Range:
 
 
 def joined(processes: Sequence[Range]) -> Range:
-    """Return the range of all *processes*; it varies where the most of a round is not the same in each."""
+    """Return the range of all *processes*; it varies if the worst round is not the same in each."""
     varies = len({each.most for each in processes}) > 1
     return Range(min(each.least for each in processes), max(each.most for each in processes), varies)

@@ -1,7 +1,7 @@
-"""A saved profile as it was read: every op with all that its source knows about it, and nothing that it does not.
+"""A saved profile as it was read: every op with all the facts that its source knows, and no others.
 
-Readers make it; `query` answers questions about it; `SavedProfile.profile` makes it the same OpProfile that a
-live measurement is, so that budgets and comparisons are those of the plugin.
+Readers make it; `query` answers questions about it; `SavedProfile.profile` converts it into the OpProfile of a live
+measurement, so that budgets and comparisons are the plugin's.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .op_key import By, CallSite, OpKey
 if TYPE_CHECKING:
     from .op_profile import OpProfile
 
+# Label of the step with the events outside of every step; always the last one.
 OUTSIDE = "outside"
-"""Label of the step that holds what ran outside of every step; always the last one."""
+# In place of an op: the launch is not in the profile.
 UNLINKED = names.UNLINKED
-"""In place of an op: the launch is not in the profile."""
+# Names in Ascend's column of cores that mean communication: before CANN 8.3, and from it on.
 COMMUNICATION_PLACES = frozenset(["HCCL", "COMMUNICATION"])
-"""Cores of Ascend that are none: before CANN 8.3, and from it on."""
 
 
 class Whole(NamedTuple):
-    """What the calls of a record that count took with all that is inside them; fields as those of `SavedOp`."""
+    """The times of a record's counted calls with all events inside them; fields like those of `SavedOp`."""
 
     device_ns: float | None = None
     host_ns: float | None = None
@@ -40,14 +40,14 @@ class Whole(NamedTuple):
 
 
 class SavedOp(NamedTuple):
-    """One op, or all its calls in one step that are alike (same name, type, shapes, dtypes, place).
+    """One op, or all its equal calls in one step (same name, type, shapes, dtypes, place).
 
-    Times are ns (fractional where the source is finer), sums over *calls*. None and empty mean: not known.
-    A NamedTuple, not a dataclass: a profile has up to 10**5 of them, and it is three times as fast to make.
+    Times are ns (fractional if the source is finer), sums over *calls*. None and empty mean: unknown. A NamedTuple, not
+    a dataclass: a profile has up to 10**5 of them, and it is three times as fast to make.
     """
 
     name: str
-    """What the source calls this op or operator: a node's name, ``conv(data,w)[58]``, ``aten::mm``."""
+    """The source's name of this op or operator: a node's name, ``conv(data,w)[58]``, ``aten::mm``."""
     type: str
     """The raw op type: ``ConvolutionForward``, ``MatMulV3``, ``aten::mm``."""
     id: str = ""
@@ -57,12 +57,12 @@ class SavedOp(NamedTuple):
     device_ns: float | None = None
     """Self time on the device; on a CPU profile, the CPU is the device."""
     host_ns: float | None = None
-    """Self time on the host (dispatch, launch), where the source tells it from the device's."""
+    """Self time on the host (dispatch, launch), if the source separates it from the device's."""
     device_launch_ns: float | None = None
     """The part of *device_ns* before the first kernel began (MegEngine's ``kern``): waiting and launching."""
     host_launch_ns: float | None = None
     least_ns: float | None = None
-    """Device time of the shortest call; None where only the sum is known."""
+    """Device time of the shortest call; None if only the sum is known."""
     most_ns: float | None = None
     computation: float | None = None
     """Floating-point operations."""
@@ -72,7 +72,7 @@ class SavedOp(NamedTuple):
     """() is a scalar."""
     output_shapes: tuple[Shape, ...] | None = None
     input_dtypes: tuple[str, ...] = ()
-    """As the source spells them."""
+    """In the source's spelling."""
     output_dtypes: tuple[str, ...] = ()
     input_formats: tuple[str, ...] = ()
     """Memory layouts: ``NCHW``, ``NC1HWC0``."""
@@ -80,16 +80,16 @@ class SavedOp(NamedTuple):
     place: str = ""
     """Where it ran: core type, stream or computing node."""
     op: str = ""
-    """The canonical op these calls count as, where that is not what *type* means by itself: nested ops."""
+    """The canonical op these calls count as, if it differs from that of *type* by itself: nested ops."""
     counted: int | None = None
-    """How many of the calls count as calls of the op, not as a part of another one; None: all of them."""
+    """The number of calls that count as calls of the op, not as a part of another one; None: all of them."""
     host_least_ns: float | None = None
-    """Host time of the shortest call; None where only the sum is known."""
+    """Host time of the shortest call; None if only the sum is known."""
     host_most_ns: float | None = None
     whole: Whole | None = None
-    """None where that is what stands here, or the source does not know what is inside what."""
+    """None if it equals the times here, or if the source does not know the nesting."""
     site: CallSite | None = None
-    """Which line of the program asked for these calls."""
+    """The source line of these calls."""
 
 
 class SavedKernel(NamedTuple):
@@ -105,12 +105,12 @@ class SavedKernel(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """What ranks do together, none of which is done before the last one has come."""
+    """Work that ranks do together, in which none finishes before the last one has come."""
 
     op: str
     """``AllReduce``, ``AllGather``, ``ReduceScatter``, ``AllToAll`` or ``Barrier``."""
     group: str | None
-    """Which ranks do it together, the same text on all of them; None where the source does not tell."""
+    """The ranks that do it together, the same text on all of them; None if unknown."""
     step: int = 0
     duration_ns: float = 0
 
@@ -120,7 +120,7 @@ class SavedProfile:
     """A saved profile of one process (one rank)."""
 
     source: str
-    """What wrote it: ``MegEngine graph profile``."""
+    """The program that wrote it: ``MegEngine graph profile``."""
     environment: Environment
     records: tuple[SavedOp, ...]
     """In the order of the source, or of first appearance."""
@@ -129,32 +129,32 @@ class SavedProfile:
     step_ns: tuple[float, ...] | None = None
     """Wall time of each step but `OUTSIDE`, which has none."""
     kernels: tuple[SavedKernel, ...] | None = None
-    """None where the source has no kernels beside its ops."""
+    """None if the source has no kernels beside its ops."""
     launches: tuple[SavedOp, ...] = ()
-    """Calls of the driver that start device work, where they are no records: without times, which are in the ops'."""
+    """Calls of the driver that start device work, if they are no records: without times, which the ops have."""
     collectives: tuple[Collective, ...] = ()
-    """In the order in which they began; where they are records as well, only those that a record does not tell."""
+    """In the order in which they began; if they are records as well, only ones that no record describes."""
     peak_memory: int | None = None
     """Bytes allocated at the worst moment, of the device; on a CPU profile, the CPU is the device."""
     host_peak_memory: int | None = None
-    """The same of the host, where a device did the work."""
+    """The same of the host, if a device did the work."""
     untold: tuple[str, ...] = ()
-    """Canonical ops that this source cannot tell from others; ``*``: all but those that are in the records."""
+    """Canonical ops that this source cannot tell from others; ``*``: all except those in the records."""
     inferred_types: bool = False
     """Whether op types were guessed from kernel names, because the source has none."""
     remarks: tuple[str, ...] = ()
-    """What the user should know: a failed cross-check, launches without a kernel, what was cut off."""
+    """Remarks for the user: a failed cross-check, launches without a kernel, missing parts."""
     is_cut: bool = False
-    """Whether it was read in part: of a file that was cut, that lacks times, or that other files contradict."""
+    """Whether it was read in part: from a file that was cut, lacks times, or is contradicted by other files."""
 
     def profile(self, aliases: Mapping[str, str] | None = None, by: By = "type") -> OpProfile:
-        """Return the profile that budgets and comparisons take, its ops being canonical ops.
+        """Return the profile for budgets and comparisons, its ops being canonical ops.
 
-        *by* tells ops apart further (`assembly.told_apart`).
-        What ran outside of every step is left out where there are steps. Communication has calls but no time: in one
-        step recorded eight times it took 69 to 106 ms, its ops' 8.87 ms within 0.7 %.
+        *by* splits ops further (`assembly.told_apart`). If there are steps, events outside of them are left out.
+        Communication has calls but no time: in one step recorded eight times it took 69 to 106 ms, its ops' 8.87 ms
+        within 0.7 %.
         """
-        # Imported here, with NumPy behind it: to look at a profile needs neither.
+        # Imported here, with NumPy behind it: looking at a profile needs neither.
         import numpy as np
 
         from .assembly import Part, built, told_apart
@@ -190,14 +190,14 @@ class SavedProfile:
 
     @property
     def has_sites(self) -> bool:
-        """Whether it says of any op which line asked for it."""
+        """Whether any op has a source line."""
         return any(record.site is not None for record in self.records)
 
     @classmethod
     def of(cls, profile: OpProfile, source: str) -> SavedProfile:
-        """Return a window that was measured live as the profile that is saved of it: all events alike are one record.
+        """Convert a live window into the profile that is saved of it: equal events are one record.
 
-        What `profile` makes of it again has the same ops, with the same numbers in each step.
+        `profile` turns it back into the same ops, with the same numbers in each step.
         """
         import numpy as np
 
@@ -260,7 +260,7 @@ class SavedProfile:
 
 
 def _kernels_of(profile: OpProfile) -> tuple[SavedKernel, ...] | None:
-    """Return the kernels that were timed; None where nothing tells."""
+    """Return the timed kernels; None if unknown."""
     from .kernels import UNKNOWN
 
     found = profile.on_device
@@ -275,7 +275,7 @@ def _kernels_of(profile: OpProfile) -> tuple[SavedKernel, ...] | None:
 
 
 def communicates(record: SavedOp) -> bool:
-    """Tell whether the op moves data between devices: its time is mostly waiting for the others."""
+    """Return True if the op moves data between devices: its time is mostly waiting for the others."""
     return record.place in COMMUNICATION_PLACES or _communicates(record.type)
 
 
@@ -285,14 +285,14 @@ def _communicates(type_: str) -> bool:
 
 
 def op_of(record: SavedOp, aliases: Mapping[str, str] | None = None) -> str:
-    """Return the canonical op of *record*, its raw type where the vocabulary has none."""
+    """Return the canonical op of *record*, or its raw type if the vocabulary has none."""
     if record.op:
         return record.op
     return names.meaning(record.type, (*record.input_dtypes[:1], *record.output_dtypes[:1]), aliases).op
 
 
 def dtypes_of(record: SavedOp) -> str | None:
-    """Return what *record* reads and writes, as `Signature.dtypes` has it."""
+    """Return the dtypes of *record*'s inputs and outputs, as `Signature.dtypes` has them."""
     return _signature(record).dtypes
 
 
@@ -308,7 +308,7 @@ def _signature(record: SavedOp) -> Signature:
 
 
 def _key(record: SavedOp, aliases: Mapping[str, str] | None, known: dict[tuple[object, ...], tuple[str, str]]) -> OpKey:
-    """Return the key of *record*; *known* are the op and the raw name of records before it: few of 10**5 differ."""
+    """Return the key of *record*; *known* are the op and the raw name of earlier records: few of 10**5 differ."""
     inputs, outputs = record.input_dtypes, record.output_dtypes
     alike = record.op, record.type, inputs[:1], outputs[:1]
     names_of = known.get(alike)

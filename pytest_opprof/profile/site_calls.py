@@ -1,4 +1,4 @@
-"""Which lines of the program asked for an op, and how often: `SiteCalls`, as they are shown and travel."""
+"""The source lines of an op with their calls: `SiteCalls`, as they are shown and travel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def place(self) -> Place:
-        """What stays the same of it when lines are added above."""
+        """Its identity, which stays the same when lines are added above."""
         return Place(self.file, self.function, self.text)
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SiteCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How often one line asked for an op, called by the same lines, in the round with the most calls."""
+    """The calls from one line, called by the same lines, in the round with the most calls."""
 
     calls: int
     lines: Annotated[
@@ -47,7 +47,7 @@ class SiteCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 def kept_sites(by_op: Mapping[str, Sequence[SiteCalls]]) -> WindowSites:
-    """Return sites as baselines keep them: lines by what they say, whatever the dtypes."""
+    """Return sites as baselines keep them: lines by their text, whatever the dtypes."""
     found: dict[str, dict[Site, Calls]] = {}
     for op, sites in by_op.items():
         by_site: dict[Site, list[Calls]] = {}
@@ -66,9 +66,9 @@ def site_calls(
     known: Collection[str] = (),
     counted_only: bool = False,
 ) -> tuple[SiteCalls, ...]:
-    """Return where the calls of *name* come from, as for `OpProfile.sites`, in the order of the program.
+    """Return the source lines of *name*, as for `OpProfile.sites`, in the order of the program.
 
-    What nothing told a line of is among them, without one: the sum is what the worst round has.
+    Calls without a known line are among them, without one: the sum is that of the worst round.
     """
     found = []
     work = dict(profile.work_by_site(name, aliases, known, counted_only))
@@ -77,7 +77,7 @@ def site_calls(
         lines = [SourceLine(*line[:4]) for line in (seen, *seen.callers) if line.file]
         is_backward = site is not None and site.is_backward
         nbytes, flops = work.get(site, (None, None))
-        # FLOPs may stand at a part of the call, which has other dtypes: they are of the line, and told once.
+        # FLOPs may belong to a part of the call, which has other dtypes; they belong to the line, and are counted once.
         work[site] = (None if nbytes is None else 0), (None if flops is None else 0)
         found.append(SiteCalls(calls, tuple(lines), seen.via, dtypes, is_backward, nbytes, flops))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""What one process timed of a window: the raw samples that times are judged by."""
+"""The times of a window in one process: the raw samples by which times are judged."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from .environment import Environment
 if TYPE_CHECKING:
     from .op_profile import OpProfile
 
+# In place of an op: the CPU time of a round outside its ops.
 OUTSIDE = "(outside ops)"
-"""In place of an op: what a round takes on a CPU beside its ops."""
 
 
 def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> ProcessTimes | None:
-    """Return what *profile* timed; None where it has no times, or none of work that was done (`disturbed`).
+    """Return the times of *profile*; None if it has none, or none of finished work (`disturbed`).
 
-    On a CPU the whole (if *wall*) is the wall time of a round, and what ops do not take of it is `OUTSIDE`;
-    on an accelerator, which works while the host goes on, it is the time of its ops, and how busy the host was says
-    nothing about it.
+    On a CPU the whole (if *wall*) is the wall time of a round, and its part outside ops is `OUTSIDE`; on an
+    accelerator, which works while the host goes on, it is the time of its ops, and the host's load does not matter.
     """
     ops = {stats.op: stats.device_ns for stats in profile.ops if stats.device_ns is not None}
     total = profile.total.device_ns  # also of an op some of whose calls have no time
@@ -39,17 +38,17 @@ def run_of(profile: OpProfile, threads: int = 0, wall: bool = True) -> ProcessTi
 
 
 def works_on_host(environment: Environment) -> bool:
-    """Tell whether times depend on what else the host does: not those of an accelerator."""
+    """Return True if times depend on other work of the host, as an accelerator's do not."""
     return environment.device == "cpu"
 
 
 def disturbances(runs: Iterable[ProcessTimes]) -> str:
-    """Return in words what disturbed any of the processes."""
+    """Return in words the disturbances of any of the processes."""
     return "; ".join(dict.fromkeys(what for run in runs for what in run.disturbed))
 
 
 def incomparable(runs: Sequence[ProcessTimes]) -> str:
-    """Return why the runs cannot be compared with each other: the first is what the others should be like."""
+    """Return why the runs cannot be compared with each other; the first is the reference."""
     for what in ("rounds", "threads"):
         values = list(dict.fromkeys(getattr(run, what) for run in runs))
         if len(values) > 1:
@@ -70,24 +69,24 @@ class ProcessTimes:
     ops_ns: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Self time of each op."""
     wait_ns: tuple[int, ...] = ()
-    """How long threads of ours were ready to run and had no CPU; empty where the system does not tell."""
+    """The time that the process's threads were ready to run and had no CPU; empty if the system does not tell."""
     yardstick_ns: tuple[int, ...] = ()
-    """A fixed piece of work before each round: what the core can do at the time; empty where not measured."""
+    """A fixed piece of work before each round, which shows the speed of the core; empty if not measured."""
     threads: int = 0
-    """How many threads an op may use; 0: as many as it likes."""
+    """The number of threads for an op; 0: no limit."""
     disturbed: tuple[str, ...] = ()
-    """Why its times are not those of the code alone, in words: a GPU was throttled, or shared. Not in baselines."""
+    """Other influences on its times, in words: a GPU was throttled, or shared. Not in baselines."""
 
     @property
     def rounds(self) -> int:
-        """How many there are."""
+        """The number of rounds."""
         return len(self.total_ns)
 
     def clean(self, share: float, yardstick_ns: float = math.inf) -> set[int]:
         """Return the rounds that had the core to themselves.
 
-        Not those that waited for a CPU more than *share* of their time, nor those before or after which the fixed
-        piece of work took more than *yardstick_ns*.
+        A round is not clean if it waited for a CPU more than *share* of its time, or if the fixed piece of work before
+        or after it took more than *yardstick_ns*.
         """
         waited = {i for i, (ns, wait) in enumerate(zip(self.total_ns, self.wait_ns)) if wait > share * ns}
         slow = {i for i, ns in enumerate(self.yardstick_ns) if ns > yardstick_ns}
@@ -95,5 +94,5 @@ class ProcessTimes:
 
 
 def without_noise(run: ProcessTimes) -> ProcessTimes:
-    """Return *run* without what tells how noisy it was: all of its rounds count."""
+    """Return *run* without its noise data, so that all of its rounds count."""
     return replace(run, wait_ns=(), yardstick_ns=(), disturbed=())

@@ -1,8 +1,8 @@
-"""The plugin as pytest sees it: options, marks, the fixture, hooks, judging, outcome. Imports everything but `cli`.
+"""The pytest plugin: options, marks, the fixture, hooks, judging, outcome. Imports every package except `cli`.
 
-`session` registers the hooks: `measuring` where tests run, `closing` at the end of a run, `xdist`, `against` a
+`session` registers the hooks: `measuring` where tests run, `closing` at the end of a run, `xdist`, and `against` a
 revision.
 
-`plugin` (one level up) is what pytest loads; a run that does not measure imports nothing of this. A new flag goes into
+pytest loads `plugin` (one level up); a run that does not measure imports nothing from here. A new flag goes into
 `plugin` and `options`, a keyword of a mark into `marks`.
 """

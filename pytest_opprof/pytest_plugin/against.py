@@ -1,4 +1,4 @@
-"""``--opprof-against=REV``: the tests at another revision and in the working tree, compared while both run in turns."""
+"""``--opprof-against=REV``: run the tests at another revision and in the working tree by turns, and compare them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HERE = "the working tree"
 
 
 class Against:
-    """The hooks of a run that compares two versions: it runs no test itself, and reports what both sides did."""
+    """The hooks of a run that compares two versions: it runs no test itself, and reports the results of both sides."""
 
     def __init__(self, config: pytest.Config, base: Base, python: str, summary: Summary) -> None:
         self._config = config
@@ -57,7 +57,7 @@ class Against:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out the tests that measure nothing; measure all of them where none has a mark."""
+        """Deselect tests without measurements; if no test has a mark, measure all."""
         tests = [TestRun.of(item) for item in items]
         if not any(map(_measures, tests)):
             self._config.stash[SETTINGS] = replace(settings_of(self._config), everything=True)
@@ -74,11 +74,11 @@ class Against:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run both sides, and report each test. Raises pytest.UsageError where that cannot be."""
+        """Run both sides and report each test. Raises pytest.UsageError if that is impossible."""
         options = session.config.option
         failed = session.testsfailed and not options.continue_on_collection_errors
         if options.collectonly or failed or not session.items:
-            return None  # pytest lists the tests, or says what was wrong with them
+            return None  # pytest lists the tests, or reports the collection errors
         try:
             tests = [TestRun.of(item) for item in session.items]
             found = self._measured(tests)
@@ -98,7 +98,7 @@ class Against:
         return True
 
     def _accepted_by_commits(self) -> Iterator[Acceptance]:
-        """Yield what commits since the base accept; say what cannot be read."""
+        """Yield the acceptances of commits since the base; report trailers that cannot be parsed."""
         for commit, message in messages(self._config.invocation_params.dir, self._base):
             for text in lines_of(message):
                 try:
@@ -173,7 +173,7 @@ class Against:
         return found
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[TestRun], found: Found) -> None:
-        """Let pairs of processes measure *tests* alone, in one thread, while they still take longer."""
+        """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""
         for number in range(PROCESSES):
             if not tests:
                 return
@@ -192,17 +192,17 @@ class Against:
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 
     def _pair(self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], swapped: bool) -> list[list[SideRun]]:
-        """Run *tests* on both sides: what is timed has nothing else beside it, counts do not mind."""
+        """Run *tests* on both sides: timed tests with nothing beside them, counted ones in parallel."""
         timed = [test.nodeid for test in tests if _may_judge_times(test)] if len(sides) > 1 else []
         counted = _shards([test for test in tests if test.nodeid not in timed], len(sides))
         batches = [[*zip(sides, counted)], [(sides[0], timed)] if timed else []]
         return [turns.run_at_once(each, swapped) for each in batches if each]
 
     def _cache(self) -> BaseCache | None:
-        """Return the file that keeps what the base did; None where it would not be the same in another run."""
+        """Return the cache of the base's results; None if another run could measure other results."""
         config, options = self._config, self._config.option
         if self._python or options.opprof_against_install or options.opprof_against_tests == "here":
-            return None  # packages of that Python, or test files, may change while the commit does not
+            return None  # that Python's packages, or the test files, may change while the commit stays the same
         if options.opprof_cache:
             folder = Path(config.invocation_params.dir, options.opprof_cache)
         elif config.pluginmanager.hasplugin("cacheprovider"):
@@ -227,15 +227,15 @@ def _measures(test: TestRun) -> bool:
     try:
         return test.has_fixture or test.plan.measured
     except UsageError:
-        return True  # the session says what is wrong with its marks
+        return True  # the session reports the errors in its marks
 
 
 def _lay_over(tree: Worktree, tests: Sequence[TestRun]) -> None:
-    """Put the files of tests, and what pytest imports around them, over those of the revision."""
+    """Copy the test files, and the files that pytest imports around them, over the revision's."""
     files = {test.item.path for test in tests}
     folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
     around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
-    # Of the package itself it is the revision's that is to run.
+    # An `__init__.py` of the package itself stays the revision's, since that code is under test.
     around = {file for file in around if file.name == "conftest.py" or not tree.has(file)}
     for file in sorted(files | {each for each in around if each.is_file()}):
         twin = tree.twin(file)
@@ -244,7 +244,7 @@ def _lay_over(tree: Worktree, tests: Sequence[TestRun]) -> None:
 
 
 def _changed_tests(tree: Worktree, tests: Sequence[TestRun]) -> dict[str, int]:
-    """Return in how many lines the file of each test differs from the revision's; those that do not are left out."""
+    """Return the number of changed lines of each test's file; unchanged files are left out."""
     changed: dict[Path, int] = {}
     for line in git(tree.top, "--opprof-against", "diff", "--numstat", "-z", tree.commit, "--").split("\0"):
         added, _, rest = line.partition("\t")
@@ -263,7 +263,9 @@ def _may_judge_times(test: TestRun) -> bool:
 
 
 def _shards(tests: Sequence[TestRun], number: int) -> list[list[str]]:
-    """Return the tests in at most so many parts of similar size; a file stays whole, as its fixtures may be shared."""
+    """Split the tests into at most *number* parts of similar size; a file stays whole, since its tests may share
+    fixtures.
+    """
     files: dict[str, list[str]] = {}
     for test in tests:
         files.setdefault(split_id(test.nodeid)[0], []).append(test.nodeid)
@@ -274,7 +276,7 @@ def _shards(tests: Sequence[TestRun], number: int) -> list[list[str]]:
 
 
 def _forecast(tests: Sequence[TestRun], everything: bool) -> str:
-    """Return how many processes the comparison takes."""
+    """Return a line that says how many processes the comparison takes."""
     timed = [test for test in tests if _may_judge_times(test)]
     marks = "no test has a mark, so all are measured; " if everything else ""
     times = f"; {plural(len(timed), 'test')} may judge times: {LOOKS[0]} pairs, {LOOKS[1]} where they differ"
@@ -282,7 +284,7 @@ def _forecast(tests: Sequence[TestRun], everything: bool) -> str:
 
 
 def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, everything: bool) -> list[Command]:
-    """Return how to start the two sides: the revision, and the working tree; *everything*: they measure all tests."""
+    """Return the commands that start the revision and the working tree; *everything*: they measure all tests."""
     root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
     for path in (root, here):
         if not path.is_relative_to(tree.top):
@@ -317,10 +319,10 @@ _ONLY_MEASURES = ("--opprof-baselines=", "--maxfail=0", "--continue-on-collectio
 
 
 def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) -> list[str]:
-    """Return the *words* of a command without the files that the revision lacks, and with whole files for their tests.
+    """Return a command's *words* without files that the revision lacks, and with whole files for their tests.
 
-    pytest would end at what it does not find; which tests run the two sides agree on. Raises UsageError where the
-    revision has none of the files.
+    pytest would stop at a missing file; the two sides agree on the tests to run. Raises UsageError if the revision has
+    none of the files.
     """
     here = config.invocation_params.dir
     if config.getoption("pyargs", False):
@@ -333,9 +335,9 @@ def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) ->
 
 
 def _path_first(root: Path) -> dict[str, str]:
-    """Return the environment in which packages come from below *root* if it has them."""
+    """Return the environment that imports packages from below *root* first."""
     folders = [str(path) for path in (root / "src", root) if path.is_dir()]
-    # Threads of OpenMP spin while they wait, and the side whose turn it is not waits all the time.
+    # OpenMP threads spin while they wait, and the side without its turn waits all the time.
     return {
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONPATH": os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])]),

@@ -1,4 +1,4 @@
-"""The body of a test: run as often as its mark says, inside the window `BODY`."""
+"""Run the body of a test as often as its mark says, inside the window `BODY`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
 from .test_run import Failed, TestRun
 
+# Starts the reason why a body has no warm counts.
 NO_SECOND_RUN = "the body cannot run twice"
-"""How the reason begins why a body was not counted warm."""
 
 
 class Call:
-    """The runs of a test: the last by pytest, between the wrappers of other plugins, those before it by us."""
+    """The runs of a test: pytest makes the last, between the wrappers of other plugins; opprof makes the earlier
+    ones.
+    """
 
     def __init__(self, test: TestRun) -> None:
         self.test = test
@@ -35,10 +37,10 @@ class Call:
         """Whether pytest ran it."""
         self.result: object = None
         self.raised: BaseException | None = None
-        """What the test itself raised."""
+        """The exception of the test itself."""
 
     def by_pytest(self) -> Generator[None, object, object]:
-        """Yield where pytest is to run it."""
+        """Yield to let pytest run the body."""
         self.is_over = True
         try:
             self.result = yield
@@ -48,7 +50,7 @@ class Call:
         return self.result
 
     def by_us(self) -> object:
-        """Run it."""
+        """Run the body."""
         try:
             result = self.item.runtest()
         except BaseException as error:
@@ -62,7 +64,7 @@ class Call:
 
 
 def measure(call: Call, measurement: Measurement) -> Generator[None, object, object]:
-    """Run the body, as often as its mark says, inside the window `BODY`; yields where pytest is to run it."""
+    """Measure the rounds of the body inside the window `BODY`; yields to let pytest run the last."""
     for _ in range(measurement.plan.warmup):
         measurement.begin_round()
         call.by_us()
@@ -73,7 +75,7 @@ def measure(call: Call, measurement: Measurement) -> Generator[None, object, obj
 
 
 def _look_for_leaks(call: Call, measurement: Measurement) -> None:
-    """Run the body more often, and add to its window what each call leaves behind."""
+    """Run the body more often, and add the memory and objects that each call leaves behind to its window."""
     body = next((window for window in measurement.windows if window.name == BODY), None)
     if body is None:
         return
@@ -93,10 +95,10 @@ def _forget_excinfo(call: Call) -> None:
 
 
 def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> Sequence[Window]:
-    """Run the rounds of the body once more; return its windows, none if anything goes wrong in them.
+    """Run the rounds of the body once more; return its windows, or none if a round fails.
 
-    What looks slower mostly was the moment, and a fresh process takes seconds. What comes of the test was decided
-    before: a body that does not bear to run so often is no failure. *sites*: one round, to see which lines ask for ops.
+    A slow result is mostly a slow moment, and a fresh process takes seconds. The test's outcome is already decided, so
+    a body that cannot run again is no failure. *sites*: one round that records source lines.
     """
     if measurement.core and not sites:
         measurement.core.insist()
@@ -117,9 +119,9 @@ def count(
 ) -> Mapping[str, PythonCalls]:
     """Run the body once more, and return the calls of Python functions by window.
 
-    With *lines* it finds those that call, of the functions *only* or of all.
+    With *lines* it finds the callers of the functions *only*, or of all functions.
 
-    A body that does not bear to run again is no failure: what comes of the test was decided before.
+    The test's outcome is already decided, so a body that cannot run again is no failure.
     """
     assert measurement.shown is not None  # a run that judges has it
     counting = Counting(measurement.shown, measurement.windows, lines, only, _code_of(call.item))
@@ -143,16 +145,16 @@ def count(
     )
 
 
+# The body is sampled each millisecond. If it ends before this many samples, it runs again, up to this often.
 _LOOKS, _MOST_SAMPLED = 20, 20
-"""A body that is over before so many looks, each after a millisecond, runs again, so often at most."""
 
 
 def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
-    """Run the body again, and return in words at which lines it spends its time; none if it cannot run again."""
+    """Run the body again, and return in words the lines that take its time; none if it cannot run again."""
     assert measurement.shown is not None  # a run that judges has it
     raised = call.raised
     try:
-        # Nothing is measured in it; what it opens is forgotten.
+        # The run measures nothing, so its windows are discarded.
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
             for _ in range(_MOST_SAMPLED):
                 measurement.begin_round()
@@ -170,7 +172,7 @@ def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
 
 
 def count_cold(call: Call, measurement: Measurement) -> Generator[None, object, object]:
-    """Let pytest run the body, count calls of Python functions in it, and leave them to the run that asked."""
+    """Let pytest run the body, count its calls of Python functions, and leave the counts to the requesting run."""
     assert measurement.shown is not None  # a run that judges has it
     counting = Counting(measurement.shown, (), target=_code_of(call.item))
     measurement.counting = counting
@@ -185,7 +187,7 @@ def count_cold(call: Call, measurement: Measurement) -> Generator[None, object, 
 
 
 def _code_of(item: pytest.Item) -> CodeType | None:
-    """Return the code of a test function, None where it is not known or runs in an event loop."""
+    """Return the code of a test function; None if it is unknown or runs in an event loop."""
     function = getattr(item, "obj", None)
     function = getattr(function, "__func__", function)
     is_awaited = iscoroutinefunction(function) or isasyncgenfunction(function)
@@ -217,14 +219,14 @@ def _measure_rounds(
         return result
     except OpprofError as error:
         if running:
-            raise  # the test's own mistake: with the traceback to its line
+            raise  # the test's own mistake: keep the traceback to its line
         raise call.test.unmeasured(error) from None
     measurement.windows.append(body)
     return result
 
 
 def check_finished(measurement: Measurement) -> None:
-    """Raise UsageError for a window without an end: what it saw would be judged by nobody."""
+    """Raise UsageError for a window without an end, whose measurement nobody could judge."""
     for window in measurement.windows:
         if window.unfinished in (OPEN, LEFT):
             raise UsageError(

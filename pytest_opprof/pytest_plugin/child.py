@@ -1,4 +1,6 @@
-"""A pytest that another run started: its loop over tests takes the place of pytest's, and it does as it is asked."""
+"""The hooks of a pytest that another run started: its loop takes the place of pytest's, and runs the requested
+tests.
+"""
 
 from __future__ import annotations
 
@@ -22,31 +24,31 @@ _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
 
 class Fresh:
-    """The hooks of a fresh process: it collects, then measures the tests that it is asked for, and answers with that.
+    """The hooks of a fresh process: it collects, then measures requested tests and answers with the results.
 
-    It goes on until the run that started it has ended. Nothing ran there before.
+    It goes on until the run that started it ends. Nothing ran in it before.
     """
 
     def __init__(self, config: pytest.Config, parent: Parent) -> None:
         self._config = config
         self._parent = parent
         self._files = {Path(file) for file in parent.told["files"]}
-        """Where the tests are that it may be asked for."""
+        """The files of the tests that may be requested."""
         self._errors: dict[str, str] = {}
         self._answer = Measured()
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Collect only what it may be asked for."""
+        """Collect only these files."""
         return None if collection_path.is_dir() or collection_path in self._files else True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remember what cannot be collected."""
+        """Remember collection errors."""
         if report.failed:
             self._errors[report.nodeid] = why(report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
-        """Run the tests that it is asked for; `Parent.ask` ends that."""
+        """Run the requested tests; `Parent.ask` ends the loop."""
         items = {id_of(item): item for item in session.items}
         answers: dict[str, Measured] = {}
         while True:
@@ -56,7 +58,8 @@ class Fresh:
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
-            # What a node below the item does not need stays: here the fixtures of its module, for the next time.
+            # pytest tears down all that the node after an item does not need. This node keeps the module's fixtures for
+            # the next request.
             last = found[-1].parent if found and asked["stays"] else None
             for item, following in zip(found, [*found[1:], last]):
                 self._answer = answers[id_of(item)] = Measured()
@@ -72,16 +75,16 @@ class Fresh:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what was measured, and what went wrong."""
+        """Keep the results, and the errors."""
         if report.when == "call" and hasattr(report, "opprof"):
             self._answer.windows = converted(report.opprof, TestRecord).windows
-        # A body that was measured fails for what it spends: the run that asks says so itself.
+        # A measured body fails for its budget or baseline, which the requesting run reports itself.
         if not report.passed and not (report.when == "call" and self._answer.windows):
             self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"
 
 
 class Side:
-    """The hooks of one side of an A/B comparison: it runs a round of a test whenever it is told that it is its turn."""
+    """The hooks of one side of an A/B comparison: it runs a round of a test at each turn."""
 
     def __init__(self, config: pytest.Config, parent: Parent) -> None:
         self._config = config
@@ -94,13 +97,13 @@ class Side:
         self._parent.ask("turn")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remember what cannot be collected, and why in a line."""
+        """Remember each collection error in one line."""
         if report.failed:
             self._errors[report.nodeid] = why(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the tests that both sides have, in the order that both run them in."""
+        """Keep the tests that both sides have, in their common order."""
         wanted: list[str] = self._parent.ask("tests", [item.nodeid for item in items], self._errors)
         order = {test: number for number, test in enumerate(wanted)}
         items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
@@ -112,21 +115,23 @@ class Side:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what became of a phase of the test."""
+        """Keep the report of a phase of the test."""
         plain = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._reports.append(plain)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Send what became of the test."""
+        """Send the reports of the test."""
         self._parent.ask("end", nodeid, self._reports)
 
     def pytest_sessionfinish(self) -> None:
-        """Say which packages came from somewhere else."""
+        """Report packages that were imported from a wrong place."""
         self._parent.ask("bye", list(misplaced(**self._parent.told["trees"])))
 
 
 def misplaced(own: str, own_first: str, other: str) -> Iterator[str]:
-    """Yield the modules that this process has of the *other* tree, or not of its *own* though that has them."""
+    """Yield the imported modules of the *other* tree, and modules that are not from the *own* tree although it has
+    them.
+    """
     roots = (Path(own, "src"), Path(own)) if own_first else ()
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -1,4 +1,4 @@
-"""The end of a run: what was measured is collected, baselines are written, and the summary is said."""
+"""The end of a run: collect the results, write baselines, print the summary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_MARK = (
 
 
 class Closing:
-    """What the process that runs the tests, or starts the workers that do, collects, writes and says at the end."""
+    """Collects and writes the results at the end, in the process that runs the tests or starts the xdist workers."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Closing:
         keeps_baselines: bool,
         ranks: Ranks | None = None,
     ) -> None:
-        """*keeps_baselines*: whether this run is one to write them, and to say which are stale."""
+        """*keeps_baselines*: whether this run writes baselines and reports stale ones."""
         self._config = config
         self._settings = settings
         self._store = store
@@ -68,12 +68,12 @@ class Closing:
         self._has_written = False
         """Whether calls were written."""
         self._of_ranks: dict[int | None, list[TestRecord]] = {}
-        """What the other ranks measured; empty where they did not tell."""
+        """The records of the other ranks; empty if they sent none."""
         self._failed: set[str] = set()
         self._started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def after_tests(self) -> Generator[None, object, object]:
-        """Measure in further processes, once the tests ran: for a baseline, or because the user asks for it."""
+        """Measure in further processes after the tests: for a baseline, or because the user requested it."""
         begin = monotonic()
         try:
             result = yield
@@ -87,7 +87,7 @@ class Closing:
         return result
 
     def _record(self, took_s: float) -> None:
-        """Measure in further processes what a baseline keeps, and write it: calls first, since times take longer."""
+        """Measure the baselines in further processes and write them: calls first, since times take longer."""
         settings = self._settings
         if self._ranks and (settings.update or settings.together):
             with self._told_at_the_end("what the other ranks measured is not known"):
@@ -116,7 +116,7 @@ class Closing:
                     self._write_times(tests)
 
     def _tell_ranks(self, ranks: Ranks) -> None:
-        """Let rank 0 know what each rank measured. Raises BackendError where it hears nothing of one."""
+        """Send each rank's records to rank 0. Raises BackendError if a rank sends none."""
         if self._settings.rank.rank:
             ranks.tell("records", plain(list(self._summary.records.values())))
             return
@@ -152,7 +152,7 @@ class Closing:
             self._summary.lines += ["which lines ask for their ops was recorded", *self._wrote(paths)]
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
-        """Yield the tests whose baseline files can be used, and whether they have no baseline at all."""
+        """Yield the tests with usable baseline files, and whether they have no baseline at all."""
         for record in self._summary.records.values():
             try:
                 yield record, self._updates.is_new(record)
@@ -160,14 +160,14 @@ class Closing:
                 self._summary.errors.append(str(error))
 
     def _wants_times(self, record: TestRecord) -> bool:
-        """Tell whether the times of a test would be written, or every timed test is to be measured so often."""
+        """Return True if the times of a test should be recorded."""
         timed = [window for window in record.windows if is_timed(window) and window.verdict is not None]
         if record.outcome != "passed" or not timed:
             return False
         return not self._settings.update or any(self._updates.lacks_times(record.id, window) for window in timed)
 
     def collect(self, report: pytest.TestReport) -> None:
-        """Collect what was measured; of a test that is run again, the last."""
+        """Collect the results of a test; of a re-run test, the last."""
         test = getattr(report, "opprof_id", report.nodeid)
         if report.when == "call":
             self._summary.ran = True
@@ -177,7 +177,7 @@ class Closing:
         # A failing subtest reports before its test, which "passed"; a failing teardown after it.
         if report.failed and hasattr(report, "opprof"):
             for entry in getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", ()):
-                # Only this: what asks for a string (JUnit, annotations) has what it had, and workers sent it plain.
+                # Only for the terminal: JUnit and annotations need the plain string, and workers sent it plain.
                 lines = colours.toned(entry.lines, getattr(report, "opprof_tones", ()))
                 entry.toterminal = partial(colours.write, lines=lines)
         elif report.failed:
@@ -188,7 +188,7 @@ class Closing:
             self._summary.records[test].outcome = "failed"
 
     def finish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the JSON of the run. What cannot be written fails the run; so do stale baselines, if strict.
+        """Write the JSON of the run. A write error fails the run; so do stale baselines, if strict.
 
         With --opprof-report-only pytest's exit code stays as it is.
         """
@@ -205,7 +205,7 @@ class Closing:
             summary.errors.append(f"interrupted: {what}")
         if settings.json or settings.summary or settings.html:
             self._write_run(interrupted)
-        # As pytest ends where it collects no test: the command does not do what it was given for.
+        # The same exit code as pytest without tests: the command did not do its work.
         is_idle = settings.update and self._keeps_baselines and summary.ran and not (summary.marked or summary.records)
         if is_idle and session.exitstatus == pytest.ExitCode.OK:
             summary.errors.append(_NO_MARK)
@@ -245,14 +245,14 @@ class Closing:
                 markdown.append(settings.summary, run("summary"))
         with self._told_at_the_end("the page of the run was not written"):
             if settings.html:
-                # Imported here, with Jinja2 behind it: 0.1 s.
+                # Imported here, since Jinja2 takes 0.1 s.
                 from ..report.html import page, run_page
 
                 page.write(settings.html, run_page.html(run("html")), "--opprof-html")
 
     @contextmanager
     def _told_at_the_end(self, what: str) -> Iterator[None]:
-        """Keep an error for the end of the run; *what* did not happen for one that is no fault of the user."""
+        """Keep an error for the end of the run; *what* names the step that a defect of opprof prevented."""
         try:
             yield
         except OpprofError as error:
@@ -271,7 +271,7 @@ class Closing:
             yield f"{shown(self._config, path)}: {test}"
 
     def _renamed(self) -> list[tuple[str, str, int]]:
-        """Return the modules whose baselines seem to have another name: the old one, the new one, how many tests."""
+        """Return modules whose baselines seem to have another name: the old name, the new one, the number of tests."""
         lacking: dict[str, set[str]] = {}
         for module, test in (split_id(record.id) for record, is_new in self._looked_up() if is_new):
             lacking.setdefault(module, set()).add(test)
@@ -288,7 +288,7 @@ class Closing:
             )
 
     def _move_renamed(self) -> None:
-        """Let an update compare what was renamed with the baselines of its old name, and keep them."""
+        """Compare renamed modules with the baselines of their old name during an update, and keep these."""
         if self._settings.update == "all":
             for old, new, tests in self._renamed():
                 try:
@@ -304,17 +304,17 @@ class Closing:
                     )
 
     def _write_calls(self, tests: Sequence[TestRecord], times: bool) -> None:
-        """Write the baselines of the tests that passed. Raises BaselineError."""
+        """Write the baselines of the passed tests. Raises BaselineError."""
         counts, saved = self._updates.write(tests, times)
         paths = self._kept(saved)
         if not self._summary.records:
-            return  # what is said where nothing was measured says it
+            return  # the message for a run without measurements says it
         said = ", ".join(f"{number} {word}" for word, number in counts.items())
         self._summary.lines += [f"baselines of {plural(sum(counts.values()), 'test')}: {said}", *self._wrote(paths)]
         self._has_written = True
 
     def _write_sites(self, recording: Recording, tests: Sequence[TestRecord], changed: Sequence[TestRecord]) -> None:
-        """Write which lines ask for the ops of tests whose calls *changed*, or of which that is not kept yet."""
+        """Write the source lines of tests whose calls *changed*, or whose lines are not stored yet."""
         ids = {test.id for test in changed}
         asked = [
             test
@@ -340,14 +340,14 @@ class Closing:
             self._summary.lines += [f"which lines ask for the ops of {of} was recorded", *self._wrote(paths)]
 
     def _write_times(self, tests: Sequence[TestRecord]) -> None:
-        """Write the times that belong to them. Raises BaselineError."""
+        """Write the times of the tests. Raises BaselineError."""
         counts, saved = self._updates.write(tests, times=True)
         if paths := self._kept(saved):
             number = plural(counts["new"] + counts["changed"], "test")
             self._summary.lines += [f"times of {number} were recorded", *self._wrote(paths)]
 
     def _kept(self, saved: Saved) -> list[Path]:
-        """Return the files that were written; what could not be is an error of this run."""
+        """Return the written files; a write error becomes an error of this run."""
         self._summary.errors += saved.errors.values()
         return saved.files
 
@@ -355,7 +355,7 @@ class Closing:
         return [f"  {'wrote' if path.exists() else 'removed'} {shown(self._config, path)}" for path in paths]
 
     def tell(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-        """Print what the tests did, and always the line that counts them."""
+        """Print the results of the tests, and always the line that counts them."""
         options = self._config.option
         idle = (
             options.collectonly or options.setuponly or options.setupplan or exitstatus == pytest.ExitCode.USAGE_ERROR

@@ -1,4 +1,4 @@
-"""The coarse time of a test against its baseline: what exceeds it here has to exceed it in fresh processes, too."""
+"""Judge the coarse time of a test: it must exceed the limit here and in fresh processes."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from ..verdict.compare import Diff
 from ..verdict.quantities import WALL_TIME
 from .test_run import TestRun
 
+# The most time that a run spends on re-measuring coarse times; slower tests after that get no verdict.
 LOOKING_S = 300
-"""What one run spends on measuring coarse times again, at most: what is slower after that has no verdict."""
 
 
 @dataclass
 class _Suspect:
-    """A window that exceeds its limit here, and what fresh processes say of it."""
+    """A window over its limit in this process, and its times in fresh processes."""
 
     base: Coarse
     elsewhere: bool
     here: Slower
     seen: list[Coarse] = field(default_factory=list)
-    """What each fresh process took at least."""
+    """The least time of each fresh process."""
     first: list[Coarse] = field(default_factory=list)
-    """What each took the first time."""
+    """The first time of each fresh process."""
     lost: str = ""
 
     def slower(self, seen: Sequence[Coarse], wall: bool = True) -> Slower | None:
@@ -47,7 +47,7 @@ class _Suspect:
 
 
 class Coarsely:
-    """Judges coarse times of the windows whose wall time no other rule judges."""
+    """Judges coarse times of windows whose wall time no other rule judges."""
 
     def __init__(self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, is_parallel: bool) -> None:
         """*is_parallel*: whether other tests run at the same time."""
@@ -58,11 +58,11 @@ class Coarsely:
         self._is_parallel = is_parallel
         self._machine = with_python(machine())
         self._is_first = True
-        """Whether no test ran here before, which finds a framework imported and its profiler started."""
+        """Whether no test ran here before; the first test imports frameworks and starts their profilers."""
         self.left_s: float = LOOKING_S
 
     def settled(self, test: TestRun, windows: Sequence[JudgedWindow]) -> list[JudgedWindow]:
-        """Return the reports, with the time of what is slower in this process and in fresh ones."""
+        """Return the reports, with each time that is slower both in this process and in fresh ones."""
         was_first, self._is_first = self._is_first, False
         found, suspects = list[JudgedWindow](), dict[str, _Suspect]()
         for window in windows:
@@ -88,7 +88,7 @@ class Coarsely:
         ]
 
     def _base(self, test: TestRun, window: JudgedWindow) -> tuple[Coarse, bool] | None:
-        """Return what to compare a window with, and whether that is of another machine; None where nothing is."""
+        """Return a window's base, and whether it is from another machine; None without a base."""
         diff = window.diff
         if diff is None or window.accepted or window.excused or window.unseen or not self._settings.rank.is_alone:
             return None
@@ -97,13 +97,13 @@ class Coarsely:
         try:
             base = self._store.entry(window.environment, *test.where, window.name)
         except BaselineError:
-            return None  # said where its calls were to be compared
+            return None  # reported where its calls were to be compared
         return base_for(base.coarse, self._machine) if base else None
 
     def _look(
         self, test: TestRun, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
     ) -> tuple[str, str]:
-        """Let fresh processes measure *suspects*; return why they could not, and who else used the machine."""
+        """Measure *suspects* in fresh processes; return why that failed, and who else used the machine."""
         busy = _IN_PARALLEL if self._is_parallel else ""
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
 
@@ -145,7 +145,7 @@ class Coarsely:
     def _concluded(
         self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
     ) -> JudgedWindow:
-        assert window.diff is not None  # or it would be no suspect
+        assert window.diff is not None  # without a diff it would be no suspect
         found = suspect.slower(suspect.seen, wall=not busy or self._sleeps_more(test, window))
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, and could not be measured again: {why}")
@@ -162,7 +162,7 @@ class Coarsely:
 
 
 def is_judged(diff: Diff) -> bool:
-    """Tell whether coarse time adds anything: not where wall time is judged, by a sharper rule."""
+    """Return True if coarse time is useful: wall time has no sharper rule here."""
     return not diff.wall or bool(diff.times)
 
 
@@ -171,7 +171,7 @@ _ELSEWHERE = "the baseline is of another machine or Python"
 
 
 def explained(window: JudgedWindow, found: Slower) -> Iterator[str]:
-    """Yield what is known of the cause why a window takes longer. Whoever looks for more of it adds it here."""
+    """Yield the known causes of a slower window. New kinds of causes go here."""
     assert window.diff is not None
     if not window.numbers.ops:
         yield "no op ran in it"

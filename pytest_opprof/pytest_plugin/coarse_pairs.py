@@ -1,4 +1,4 @@
-"""Coarse times of two versions: what takes longer in the first pair of processes is measured in further ones."""
+"""Coarse times of two versions: re-measure in further pairs of processes whatever is slower in the first pair."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from ..verdict.coarse import PROCESSES, Slower, slower, together
 from ..verdict.compare import Diff
 from .coarse import explained, is_judged
 
+# The measurement of a process, by window.
 Windows = Mapping[str, WindowBaseline]
-"""What a process did, by window."""
 
 
 class CoarsePairs:
-    """What pairs of processes took that measured tests in one thread."""
+    """The times of pairs of processes that measured tests in one thread."""
 
     def __init__(self) -> None:
         self._pairs: dict[str, list[tuple[Windows, Windows]]] = {}
         self._busy = ""
 
     def add(self, test: str, before: Windows, after: Windows, busy: str) -> None:
-        """Add what a pair took in *test*; *busy*: who else used the machine meanwhile."""
+        """Add the times of a pair in *test*; *busy*: who else used the machine meanwhile."""
         self._pairs.setdefault(test, []).append((before, after))
         self._busy = self._busy or busy
 
     def still_slower(self, test: str) -> bool:
-        """Tell whether a window of a test takes longer by all pairs so far."""
+        """Return True if a window of a test is slower in all pairs so far."""
         names = {name for before, _ in self._pairs.get(test, []) for name in before}
         return any(self._slower(test, name) is not None for name in names)
 
     def judged(self, test: str, window: JudgedWindow, diff: Diff) -> JudgedWindow:
-        """Return the report of a window with its *diff*, and with its time where all pairs agree that it is longer."""
+        """Return a window with its *diff*, and with its time if all pairs agree that it is slower."""
         window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
         if len(self._pairs.get(test, [])) < PROCESSES or not is_judged(diff):
             return window
@@ -54,6 +54,6 @@ class CoarsePairs:
 
 
 def slower_than(before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], wall: bool = True) -> Slower | None:
-    """Return the time that processes of *after* exceed their limit by; None where they do not, or nothing was timed."""
+    """Return the time by which processes of *after* exceed their limit; None if none does or no time is known."""
     base, now = ([each for entry in side for each in entry.coarse.values()] for side in (before, after))
     return slower(together(base), together(now), wall=wall) if base and now else None

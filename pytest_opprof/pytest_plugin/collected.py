@@ -1,8 +1,8 @@
-"""A pytest plugin of one hook: writes the ids of all tests that exist, for ``opprof baselines prune``.
+"""A pytest plugin of one hook: writes the ids of all existing tests, for ``opprof baselines prune``.
 
     pytest --collect-only -p pytest_opprof.collected        with OPPROF_COLLECTED=FILE
 
-A module that fails to import says nothing about its tests: the file is written only if all of them were collected.
+A module that fails to import hides its tests, so the file is written only if the collection has no errors.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _DESELECTED = pytest.StashKey[list[str]]()
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """Remember tests that exist, though a default -k or -m leaves them out."""
+    """Remember tests that a default -k or -m deselects."""
     if items:
         items[0].config.stash.setdefault(_DESELECTED, []).extend(map(id_of, items))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write the ids of the tests, and the root directory that they are relative to."""
+    """Write the test ids, and the root directory that they are relative to."""
     if session.testsfailed:
         return
     ids = [*map(id_of, session.items), *session.config.stash.get(_DESELECTED, [])]

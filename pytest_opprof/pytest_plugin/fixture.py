@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 BACKENDS = pytest.StashKey[dict[tuple[str, ...] | None, list[Backend]]]()
+# Waits for this version's turn to run a round, if two versions take turns.
 TURN = pytest.StashKey[Callable[[], None]]()
-"""Where two versions take turns: what waits for this one's turn to run a round."""
+# The plugin name of the hooks that measure and judge.
 MEASURING = "opprof-measuring"
-"""The name under which what measures and judges is registered."""
 
 
 def measurement_of(test: TestRun) -> Measurement:
@@ -51,7 +51,8 @@ def measurement_of(test: TestRun) -> Measurement:
         judges = config.pluginmanager.hasplugin(MEASURING)
         shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
         test.measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)
-        # No process looks again at the test of a rank, and its times are not judged: the one look records the lines.
+        # A rank's tests are not re-run in another process, and their times are not judged, so the one run records
+        # source lines.
         on_ranks = not settings.rank.is_alone and not plan.budget.limits_time
         if settings.sites or on_ranks or config.stash.get(SITES, False):
             test.measurement.recorder.chains = Chains()
@@ -76,7 +77,7 @@ class Opprof:
 
     @contextmanager
     def __call__(self, name: str | None = None) -> Iterator[Window]:
-        """Measure what runs inside as the window *name*; one that is entered again is another step of it."""
+        """Measure the block as the window *name*; entering it again is another step of the same window."""
         __tracebackhide__ = True
         name = _checked(name) or self._measurement.next_name()
         if self._measurement.counting is not None:
@@ -93,9 +94,9 @@ class Opprof:
             raise type(error)(str(error)) from None  # ends the traceback at the user's line
 
     def rounds(self, rounds: int = 30, warmup: int | None = None, name: str | None = None) -> Rounds:
-        """Return an iterable that runs a loop body *warmup* + *rounds* times and measures the latter, a step each.
+        """Return an iterable that runs a loop body *warmup* + *rounds* times and measures the rounds, one step each.
 
-        What runs before the first measured round must not change what the others do: the body has to be repeatable.
+        The body has to be repeatable: warm-up rounds must not change the work of later ones.
         """
         __tracebackhide__ = True
         given = {"rounds": (rounds, 1), "warmup": (0 if warmup is None else warmup, 0)}
@@ -106,7 +107,7 @@ class Opprof:
         return Rounds(self._measurement, _checked(name) or self._measurement.next_name("rounds"), rounds, warmup)
 
     def array(self, array: ArrayLike) -> np.ndarray[Any, Any]:
-        """Return *array*, or an array made of it: each op of NumPy is seen. Warns that it is deprecated."""
+        """Return *array* as a NumPy array. Warns that it is deprecated, since opprof sees each op of NumPy."""
         warnings.warn(
             "opprof.array(x) is deprecated: each op of NumPy is seen; write x", DeprecationWarning, stacklevel=2
         )
@@ -115,9 +116,9 @@ class Opprof:
     def save(self, window: Window, path: str | Path) -> None:
         """Write the numbers of *window* to the file *path*, as a profile that ``opprof`` reads.
 
-        Raises UsageError while the window is open, and where the file cannot be written.
+        Raises UsageError while the window is open, and if the file cannot be written.
         """
-        # Imported here: 20 ms that only who saves should pay.
+        # Imported here, since only users who save should pay its 20 ms.
         from ..frameworks.files.own_format import dump
 
         __tracebackhide__ = True
@@ -138,7 +139,7 @@ def _checked(name: str | None) -> str | None:
 
 
 class Rounds(Window):
-    """A window with a step per iteration. Iterate over it once, to the end; then ask for its numbers."""
+    """A window with a step per iteration. Iterate over it once, to the end; then read its numbers."""
 
     def __init__(self, measurement: Measurement, name: str, rounds: int, warmup: int) -> None:
         super().__init__(name, measurement.aliases)
@@ -148,7 +149,7 @@ class Rounds(Window):
         self._iterated = False
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the number of each round: negative ones are warm-up. Raises UsageError the second time."""
+        """Yield the number of each round; negative numbers are warm-up. Raises UsageError the second time."""
         __tracebackhide__ = True
         if self._iterated:
             raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
@@ -163,7 +164,7 @@ class Rounds(Window):
             raise type(error)(str(error)) from None  # ends the traceback at the user's line
 
     def _count(self, counting: Counting) -> Iterator[int]:
-        """Count one round, after one that is warm-up."""
+        """Count one round, after one warm-up round."""
         yield -1
         with counting.window(self.name) as measured:
             yield 0

@@ -1,4 +1,4 @@
-"""What a test did against its stored baselines, and against its budget: the report of each of its windows."""
+"""Judge a test against its stored baselines and its budget: the report of each of its windows."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
 from .ranks import of_this_rank, why_untimed
 from .test_run import TestRun
 
+# The most time that a run spends on re-measuring slow tests; slower tests after that get no verdict.
 LOOKING_S = 300
-"""What one run spends on measuring again what looks slower, at most: what looks slower after that has no verdict."""
+# Fewer Python calls than this take less time than the margin of a coarse limit.
 _MANY_CALLS = 1_000
-"""Of Python functions: fewer take less time than a coarse limit has."""
 _LOOK = "; --opprof-sites records the lines in the first place"
 
 
 def _nothing_recorded(measurement: Measurement) -> str:
-    """Return that nothing was recorded, and what to do about it."""
+    """Return the message for an empty profile, with a remedy."""
     hint = hints(measurement.backends)
     return (
         f"nothing was recorded: no op ran, or none that a backend sees{f' ({hint})' if hint else ''}."
@@ -69,7 +69,7 @@ def _only_timed(measurement: Measurement, python: PythonCalls | None) -> str:
 
 
 class Judging:
-    """Judges the windows of tests, in more processes where one is not enough."""
+    """Judges the windows of tests, in more processes if one is not enough."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Judging:
         is_parallel: bool,
         is_apart: bool,
     ) -> None:
-        """*errors* gets what is wrong with baseline files, *is_apart*: whether another run judges these tests."""
+        """*errors* collects errors of baseline files, *is_apart*: whether another run judges these tests."""
         self.is_parallel = is_parallel
         """Whether other tests run at the same time."""
         self._errors = errors
@@ -93,19 +93,21 @@ class Judging:
         self._apart = is_apart
         self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
         self.looking_left_s: float = LOOKING_S
-        """How long this run may still measure again what looks slower."""
+        """The time that this run may still spend on re-measuring slow tests."""
         self.looks = Looks(config, settings, pool)
         self.coarsely = Coarsely(config, settings, store, pool, is_parallel)
 
     def first(self, test: TestRun, measurement: Measurement) -> list[JudgedWindow]:
-        """Judge each window by what this process measured, more calls confirmed. Raises what makes it impossible."""
+        """Judge each window by this process, with extra calls confirmed. Raises the error that makes judging
+        impossible.
+        """
         self.looks.begin()
         return self._confirmed(test, list(self._judge(test, measurement)))
 
     def retimed(self, test: TestRun, windows: Sequence[JudgedWindow], again: Sequence[Window]) -> list[JudgedWindow]:
-        """Judge what looks slower by the times of another moment, when the body ran *again* in this process.
+        """Judge slow windows by the times of another moment, when the body ran *again* in this process.
 
-        Its calls stay what they were: a body that has run so often may do more. Where it does, its times say nothing.
+        Its calls stay as measured first, because a repeated body may do more. If it does, its times are ignored.
         """
         plan, others = test.plan, profiles_of(again)
 
@@ -119,13 +121,13 @@ class Judging:
         return self._each(test, windows, _unsettled, with_other_times)
 
     def _judge(self, test: TestRun, measurement: Measurement) -> Iterator[JudgedWindow]:
-        """Yield the report of each window. Raises what makes judging impossible."""
+        """Yield the report of each window. Raises the error that makes judging impossible."""
         plan, profiles = test.plan, profiles_of(measurement.windows)  # a fixture may have added marks
         profiles = of_this_rank(profiles, self._settings.rank, measurement.backends)
         threads = {window.name: window.threads for window in measurement.windows}
         rounds = {window.name for window in measurement.rounds}
         if rounds and plan.measured:
-            # In a marked test that runs its own rounds, they are what the marks are about.
+            # If a marked test runs rounds of its own, its marks are about these.
             profiles.pop(BODY, None)
         for name, profile in profiles.items():
             limited = name in rounds or name == BODY
@@ -134,7 +136,8 @@ class Judging:
             if name == BODY and profile.is_empty and not report.findings:
                 if not plan.marked and python is None:
                     continue
-                # With rounds its time is what the test asks for, whatever runs; coarsely without any limit, too.
+                # With rounds, the test requires judged times, whatever runs; without a limit, coarse times are judged
+                # too.
                 asks_for_time = not (plan.budget.ops if plan.rounds >= LEAST_ROUNDS else plan.budget)
                 is_looked_at = plan.leaks or (plan.python and python is not None and not python.uncounted)
                 if not plan.budget.allows_nothing and not asks_for_time and not is_looked_at:
@@ -160,7 +163,7 @@ class Judging:
         concerns: Callable[[JudgedWindow], bool],
         change: Callable[[JudgedWindow, WindowBaseline], JudgedWindow],
     ) -> list[JudgedWindow]:
-        """Return the reports, those of windows that it *concerns* changed, given their baselines."""
+        """Return the reports; windows that it *concerns* are changed, given their baselines."""
         found = []
         for window in windows:
             base = concerns(window) and self._store.entry(window.environment, *test.where, window.name)
@@ -189,7 +192,7 @@ class Judging:
         budget = plan.budget if limited else Budget()
         broken = budget.check(profile, self._settings.aliases, known, python)
         limits = list(limits_of(budget, profile, self._settings.aliases, known, python))
-        # A run that records which lines ask for ops has other times.
+        # Recording source lines changes the times.
         run = None if profile.has_sites else run_of(profile, threads)
         runs = (run,) if run else ()
         numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None, python)
@@ -206,11 +209,11 @@ class Judging:
         return replace(report, no_baseline=missing)
 
     def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
-        """Return which lines asked for each op, and for what a budget limits."""
+        """Return the source lines of each op, and of each name in a budget."""
         limited = plan.budget.ops
         names = [*(stats.op for stats in profile.ops), *limited, *WITH_LINES]
-        # The limits were checked before: each name means something, but the dtypes of some ops may not be known.
-        # A limit of a raw name is of every event that has it, also inside of others; a baseline is of ops.
+        # The limits were checked before, so each name is known, but some ops may lack dtypes. A limit on a raw name
+        # counts every event of that name, nested ones too; a baseline counts ops.
         of = partial(site_calls, profile, shown=self._shown, aliases=self._settings.aliases, known=names)
         return {name: found for name in names if (found := of(name, counted_only=name not in limited))}
 
@@ -240,9 +243,9 @@ class Judging:
         return judge(before, runs, Rule(plan.tolerances))
 
     def _confirmed(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        """Return the reports: of windows that do more with what a fresh process says of them.
+        """Re-check windows with extra calls in a fresh process; return them updated.
 
-        What the first use in a process does depends on the tests before it, as do caches that they fill.
+        The work of a first use in a process depends on the tests before it, as do the caches that these fill.
         """
         if not any(window.does_more for window in windows):
             return windows
@@ -252,7 +255,7 @@ class Judging:
         return found
 
     def _looked_at(self, test: TestRun, windows: list[JudgedWindow], afresh: bool) -> tuple[list[JudgedWindow], bool]:
-        """Return the reports with what another process says of those that do more, and whether it agrees."""
+        """Re-check windows with extra calls in another process; return them updated, and whether it agrees."""
         looks, why = self.looks.at(test, "does more; measuring it alone in a fresh process", 2, afresh)
         where = "another process" if self.looks.is_second else "a fresh process"
         judged = partial(with_looks, looks, why, where, test.plan.tolerances)
@@ -270,10 +273,10 @@ class Judging:
         is_repeatable: bool,
         no_sites: str,
     ) -> list[JudgedWindow]:
-        """Return the reports: of windows that fail for what they did, with the lines that did it.
+        """Look up the source lines of windows that fail for their work; return the windows with lines.
 
-        *again* runs the body once more in this process, at once if it *is_repeatable*; else a fresh process looks at
-        it, and this one where that cannot be had. *no_sites* is why none may be found though somebody looked.
+        *again* runs the body once more in this process, at once if it *is_repeatable*; otherwise a fresh process does,
+        and this one only if no process is available. *no_sites* is the reason why a lookup may find no lines.
         """
         if self._apart or not any(window.asked for window in windows):
             return windows
@@ -298,7 +301,7 @@ class Judging:
         if not any(map(lacks_sites, windows)):
             return windows
         plan, others = test.plan, profiles_of(again())
-        # A later round may do less than one before it: then a process looks where nothing ran before.
+        # A later round may do less than the first. In that case a process looks in which nothing ran before.
         alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
         found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
         look = Answer({}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found})
@@ -321,9 +324,9 @@ class Judging:
         windows: list[JudgedWindow],
         again: Callable[[Collection[str]], Mapping[str, PythonCalls]],
     ) -> list[JudgedWindow]:
-        """Return the reports: of windows that fail for calls of Python functions, with the lines that call them.
+        """Look up the callers of Python functions in windows that fail for these; return the windows with lines.
 
-        *again* runs the body once more in this process, and finds the lines that call these functions.
+        *again* runs the body once more in this process, and finds the callers of the given functions.
         """
         windows = [self._with_base_functions(test, window) if window.wanted_functions else window for window in windows]
         warm = [window for window in windows if window.numbers.python and not window.numbers.python.cold]
@@ -340,14 +343,14 @@ class Judging:
         sample: Callable[[], Sequence[str]],
         count: Callable[[], Mapping[str, PythonCalls]],
     ) -> list[JudgedWindow]:
-        """Return the reports: of windows whose coarse time fails them, with the lines and functions that take it.
+        """Look up lines and functions that take the time of windows that fail for coarse time; return the windows.
 
-        Of a body that shows no op where its baseline has some, with the lines that take its time now.
+        A body that shows no op although its baseline has some gets the lines that take its time now.
 
         *sample* and *count* run the body once more each in this process.
         """
         if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
-            # Another process judges, and asks which lines fail it.
+            # Another process judges, and requests the lines of failing tests.
             lines = sample()
             return [_with_slow_lines(each, lines) if each.name == BODY else each for each in windows]
         if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
@@ -381,10 +384,10 @@ class Judging:
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
 
     def sees_alone(self, test: TestRun) -> bool:
-        """Tell whether a body that showed nothing has the calls of its baseline alone in a fresh process."""
+        """Return True if a body that showed nothing has its baseline's calls when it runs alone in a fresh process."""
         try:
             nothing = Environment((), ranks=self._settings.rank.size)
-            base = self._store.entry(nothing, *test.where, BODY)  # in whatever environment
+            base = self._store.entry(nothing, *test.where, BODY)  # in any environment
         except BaselineError as error:
             self._errors.append(str(error))
             return False
@@ -396,15 +399,15 @@ class Judging:
         return seen is not None and base.allows(seen)
 
     def settled(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        """Judge what still looks slower by what fresh processes measure.
+        """Judge windows that still look slower by fresh processes.
 
-        It is slower where they agree. Where they cannot be had, or there is no time for them, there is no verdict.
+        They are slower if the processes agree. Without processes, or without time for them, there is no verdict.
         """
         plan = test.plan
         if _fails_already(windows):
             why = "the test fails whatever its times are"
             return self._each(test, windows, _unsettled, partial(_undecided, plan, why))
-        # A process holds its memory of a device as long as it lives.
+        # A process holds its device memory for its lifetime.
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
         while any(map(_unsettled, windows)):
             if self.looking_left_s < 0:
@@ -423,7 +426,7 @@ class Judging:
         return windows
 
     def _with(self, plan: TestPlan, again: Answer, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
-        """Return the report of a window that looks slower with what one more process timed."""
+        """Return a slow window with the times of one more process added."""
         entry = again.windows.get(window.name)
         if entry is None:
             said = f" ({again.why})" if again.why else ""
@@ -437,8 +440,8 @@ class Judging:
 
 
 def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
-    """Return the report of a window that looks slower, and cannot be measured again: one process is no verdict."""
-    assert window.diff is not None  # or it would not look slower
+    """Return a slow window that cannot be re-measured as "too noisy": one process is no verdict."""
+    assert window.diff is not None  # without a diff it would not look slower
     why = f"looks slower, and could not be measured again: {why}"
     return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
@@ -455,9 +458,9 @@ def _comparable(base: WindowBaseline, window: JudgedWindow) -> WindowBaseline:
 
 
 def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_asked: bool) -> JudgedWindow:
-    """Return the report of a window with why its calls of Python functions are not compared, where they are not.
+    """Return a window with the reason why its calls of Python functions are not compared, if any.
 
-    Of those that nobody asked for only a baseline without any op has to have them.
+    Unless the user asked for Python calls, only a baseline without ops has to have them.
     """
     python = window.numbers.python
     if python is None or python.uncounted or window.accepted:
@@ -470,7 +473,7 @@ def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_aske
 
 
 def profiles_of(windows: Iterable[Window]) -> dict[str, OpProfile]:
-    """Return what was measured in windows of each name, those without an end left out."""
+    """Return the profiles of the windows by name, without windows that have no end."""
     by_name: dict[str, list[OpProfile]] = {}
     for window in windows:
         if not window.unfinished:
@@ -493,12 +496,12 @@ def _with_slow_lines(window: JudgedWindow, said: Sequence[str]) -> JudgedWindow:
 
 
 def is_open(windows: Sequence[JudgedWindow]) -> bool:
-    """Tell whether one looks slower, and more times could change what becomes of the test."""
+    """Return True if a window looks slower and more times could change the test's outcome."""
     return any(map(_unsettled, windows)) and not _fails_already(windows)
 
 
 def _fails_already(windows: Sequence[JudgedWindow]) -> bool:
-    """Tell whether one fails whatever its times are: then nobody waits for a verdict on them."""
+    """Return True if a window fails regardless of times, so that no verdict on times is needed."""
     return any(window.budget or window.does_more for window in windows)
 
 

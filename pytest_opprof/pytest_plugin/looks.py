@@ -1,4 +1,4 @@
-"""Looks at a test once more: whether what it does more is its own, and which lines ask for what fails it."""
+"""Re-run a test in another process: to confirm its extra work, and to look up the source lines of its failures."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from ..verdict.tolerances import Tolerances
 from ..verdict.verdicts import Verdict
 from .test_run import TestRun
 
+# The most time that a run spends on confirming; extra work after that fails unconfirmed.
 CONFIRMING_S = 60
-"""What one run spends on confirming, at most: what does more after that fails as it is."""
 FIRST_USE = "first use"
 _SHOWN = 3
 _AGAIN = "when it was looked at once more: "
@@ -36,7 +36,7 @@ _OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
 
 
 class Looks:
-    """Looks of other processes, one for each test: for all that is asked of it."""
+    """The re-runs of tests in other processes; one re-run of a test answers every question about it."""
 
     def __init__(self, config: pytest.Config, settings: Settings, pool: Pool) -> None:
         self._config = config
@@ -44,35 +44,35 @@ class Looks:
         self._pool = pool
         self.left_s: float = CONFIRMING_S
         self.is_second = False
-        """Whether the process that looked at this test had looked at others before."""
+        """Whether the process that re-ran this test had run others before."""
         self._found: tuple[list[Answer], str] | None = None
 
     def begin(self) -> None:
-        """Say that another test begins."""
+        """Begin another test."""
         self._found = None
 
     def at(self, test: TestRun, why: str, times: int, afresh: bool = False) -> tuple[list[Answer], str]:
-        """Return what another process measures so many *times*, or why it does not; *why* it has to is said.
+        """Return *times* measurements of another process, or why there are none; the terminal shows *why* it runs.
 
-        One process looks at a test, for all that is asked of it: the last time also tells lines. The process of an
-        earlier test of the same file does it, unless it has to be one where nothing ran before (*afresh*).
+        One process answers every question about a test: its last repetition also records source lines. It is the
+        process of an earlier test of the same file, unless it has to be a fresh one (*afresh*).
         """
         if self._found is None or afresh:
             self._found = self._measured(test, why, times, afresh)
         return self._found
 
     def end(self, windows: Iterable[JudgedWindow], agrees: bool) -> None:
-        """End the process that looked at *windows*, unless the next test may ask it: it *agrees* with this process.
+        """End the process that re-ran *windows*, unless the next test may use it: it *agrees* with this process.
 
-        Where it does not, the order of tests matters. And a process holds its memory of a device as long as it lives.
+        Disagreement means that the order of tests matters. A process also holds its device memory for its lifetime.
         """
         if self._settings.serialize or not agrees or not all(works_on_host(each.environment) for each in windows):
             self._pool.forget()
 
     def counted_cold(self, test: TestRun, why: str) -> Mapping[str, PythonCalls]:
-        """Return what a fresh process counts of Python functions in the one run of a body that has no second, *why*.
+        """Count Python functions in a fresh process, in the only run of a body that cannot run twice (*why*).
 
-        Empty where it does not: there is no time left, or no process.
+        Empty if there is no time left, or no process.
         """
         if not self._settings.rank.is_alone or self.left_s < 0:
             return {}
@@ -107,13 +107,13 @@ class Looks:
 def with_looks(
     looks: Sequence[Answer], why: str, where: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
 ) -> JudgedWindow:
-    """Return the report of a window that does more after *looks* at it in another process; *why* there are none.
+    """Return a window with extra work, updated by *looks* at it in another process; *why* there are none.
 
-    *where* is what that process is called.
+    *where* is the name of that process in messages.
     """
     window = _with_remarks(window, looks)
     found = [look.windows[window.name] for look in looks if window.name in look.windows]
-    # What calls leave behind the last look alone tells.
+    # Only the last look records leaks.
     left = {name: each for name, each in (found[-1].facts if found else {}).items() if FACTS[name].needs == "leaks"}
     seen = [(each.ops, {**left, **each.all_facts}) for each in found]
     if len(seen) < len(looks) or not looks:
@@ -129,7 +129,7 @@ def with_looks(
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)
     calls = {**seen[0][1], **{op: each.calls for op, each in seen[0][0].items()}}
-    # The first use in a process may do more than the change: it imports, or fills a cache, with the same ops.
+    # With the same ops, a first use in a process may do more than the change does: it imports, or fills a cache.
     varied = [
         f"{named(op)} {calls.get(op, 0) if first[op] in _OF_CALLS else first[op].value}"
         for op in worse
@@ -142,12 +142,12 @@ def with_looks(
 
 
 def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -> JudgedWindow:
-    """Return the report of a window without what its repeat does not do again, as an import does not.
+    """Return a window without the work that its repeat does not do again, such as an import.
 
-    *repeated* is what became of its ops when it ran the second time in a process. Where all that is worse is of that
-    kind it stays: `excuse` decides on it.
+    *repeated* are the verdicts on its ops in the second run of a process. If only first uses got worse, the window
+    stays as it is, and `excuse` decides.
     """
-    assert window.diff is not None  # or nothing would be worse
+    assert window.diff is not None  # without a diff nothing would be worse
     worse = [row.op for row in window.diff.rows if row.verdict.does_more]
     once = tuple(op for op in worse if op not in repeated)
     if not any(op in repeated and repeated[op].is_regression for op in worse):
@@ -165,7 +165,7 @@ def _told(first_uses: Sequence[str]) -> str:
 
 
 def why_no_sites(backends: Iterable[Backend], windows: Iterable[JudgedWindow]) -> str:
-    """Return why it may not be known which lines ask for the ops of *windows*, and what to do."""
+    """Return why the source lines of *windows* may be unknown, with a remedy."""
     frameworks = {name for window in windows for name, _ in window.environment.frameworks}
     seen = [backend for backend in backends if backend.name in frameworks]
     said = [
@@ -176,24 +176,24 @@ def why_no_sites(backends: Iterable[Backend], windows: Iterable[JudgedWindow]) -
 
 
 def without_sites(windows: Iterable[JudgedWindow], why: str) -> list[JudgedWindow]:
-    """Return the reports with *why* it is not known which lines ask for what fails them."""
+    """Return the reports with the reason *why* the lines of their failures are unknown."""
     return [replace(window, sites_lost=why) if lacks_sites(window) else window for window in windows]
 
 
 def lacks_sites(window: JudgedWindow) -> bool:
-    """Tell whether a window fails for what it did, and nobody looked which lines did it."""
+    """Return True if a window fails for its work and its lines were not looked up."""
     return bool(window.asked) and not window.numbers.sites and not window.sites_lost
 
 
 def is_alike(window: JudgedWindow, again: OpProfile) -> bool:
-    """Tell whether a window made the same calls *again*, and lines are known: a debugger here may be in the way."""
+    """Return True if a window made the same calls *again* and lines are known; a debugger can prevent that."""
     has_lines = any(key.site and key.site.frames for key in again.keys)
     calls = {op: each.calls.most for op, each in window.numbers.counts.items()}
     return has_lines and calls == {stats.op: stats.most_calls for stats in again.ops}
 
 
 def _with_remarks(window: JudgedWindow, looks: Iterable[Answer]) -> JudgedWindow:
-    """Return the report of a window with what backends said in further *looks* at it, and not in the first."""
+    """Return a window with the remarks that backends made only in further *looks* at it."""
     before = window.numbers.remarks
     new = [text for look in looks for text in look.remarks.get(window.name, ()) if text not in before]
     said = dict.fromkeys([*before, *(f"{_AGAIN}{text}" for text in new)])
@@ -201,7 +201,7 @@ def _with_remarks(window: JudgedWindow, looks: Iterable[Answer]) -> JudgedWindow
 
 
 def with_sites(window: JudgedWindow, look: Answer, why: str = "") -> JudgedWindow:
-    """Return the report of a window with the lines that a further *look* found; *why* there may be none."""
+    """Return a window with the lines that a further *look* found; *why* there may be none."""
     window, found = _with_remarks(window, [look]), look.sites.get(window.name)
     if not found:
         return replace(window, sites_lost=why) if why else window

@@ -1,4 +1,4 @@
-"""The marks of a test -> its `TestPlan`. Everything is checked here, once."""
+"""Parse and check the marks of a test, once -> `TestPlan`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .options import (
 
 
 def marks_of(item: pytest.Item) -> list[pytest.Mark]:
-    """Return the marks of ours that *item* has: a fixture may add some."""
+    """Return the opprof marks of *item*; a fixture may add some."""
     return [*_marks(item, "op_budget"), *_marks(item, "opprof")]
 
 
 def read(item: pytest.Item) -> TestPlan:
-    """Read the marks of *item*. Raises UsageError, naming file and line, for one that means nothing."""
+    """Parse the marks of *item*. Raises UsageError with file and line for an invalid one."""
     try:
         budget = Budget()
         for mark in _marks(item, "op_budget"):
@@ -96,7 +96,7 @@ _Default = TypeVar("_Default", bound=bool | None)
 
 
 def _flag(given: Mapping[str, Any], key: str, default: _Default) -> bool | _Default:
-    """Return the value of a keyword that says yes or no. Raises UsageError for another value."""
+    """Return the value of a boolean keyword. Raises UsageError for another value."""
     if key not in given:
         return default
     value = given[key]
@@ -106,7 +106,7 @@ def _flag(given: Mapping[str, Any], key: str, default: _Default) -> bool | _Defa
 
 
 def _marks(item: pytest.Item, name: str) -> list[pytest.Mark]:
-    """Return the marks called *name*, the nearest first: those of a parameter before those of its function."""
+    """Return the marks named *name*, the nearest first: a parameter's before its function's."""
     marks = list(item.iter_markers(name))
     of_parameter = getattr(getattr(item, "callspec", None), "marks", [])
     return sorted(marks, key=lambda mark: not any(mark is other for other in of_parameter))

@@ -1,4 +1,4 @@
-"""Measuring a run's tests: each is measured, and judged, where it runs."""
+"""Measure and judge each test of a run in the process where it runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PROFILED = (
 
 
 class Measuring:
-    """Measures the tests that this process runs, and judges them."""
+    """Measures and judges the tests that this process runs."""
 
     def __init__(
         self,
@@ -67,13 +67,13 @@ class Measuring:
         self._pool = pool
         self._judging = judging
         self._may_judge_times = False
-        """Whether a test was collected that has rounds enough, or the fixture, which may run as many."""
+        """Whether a collected test has enough rounds for judged times, or the fixture, which may run as many."""
         self._compared = compared
         self._modules: set[str] = set()
-        """Those whose baselines said how fast a core can be."""
+        """The modules whose baselines told how fast a core can be."""
 
     def header(self) -> list[str]:
-        """Return what measures, and what it is compared with."""
+        """Return the header lines: the backends, and the base of the comparison."""
         settings = self._settings
         backends = ",".join(settings.backends) if settings.backends else "auto"
         update = {"all": ", updating them", "new": ", adding new ones", "": ""}[settings.update]
@@ -82,12 +82,13 @@ class Measuring:
         threads = f"{plural(settings.threads, 'thread') if settings.threads else 'all threads'} where times are judged"
         rank = "" if settings.rank.is_alone else f"{settings.rank} ({settings.rank.launcher}), "
         line = f"opprof: {rank}backend {backends}, timing {settings.timing}, {threads}, {compared}{update}"
-        # A backend that was chosen is an error where it cannot run; of the others only NumPy has users everywhere.
+        # A chosen backend that cannot run is an error. Of the others only NumPy is used everywhere, so only it is
+        # reported.
         reason = None if settings.backends else load("numpy").unavailable()
         return [line, *([f"opprof: ops of NumPy are not seen: {reason}"] if reason else [])]
 
     def read_marks(self, tests: Iterable[TestRun]) -> None:
-        """Read every mark before the first test runs. Raises pytest.UsageError with all that are wrong."""
+        """Parse all marks before the first test runs. Raises pytest.UsageError with every error."""
         errors = []
         asked = set[tuple[str, ...] | None]()
         for test in tests:
@@ -102,19 +103,19 @@ class Measuring:
                 errors.append(str(error))
                 test.wrong_mark = error
         errors += [] if self._config.option.collectonly else _unsupported(asked)
-        # In a worker of pytest-xdist it would be an internal error: there each such test fails.
+        # In a worker of pytest-xdist this would be an internal error, so there each such test fails.
         if errors and not xdist.is_worker(self._config):
             raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
 
     def keep_memory(self) -> None:
-        """Let the first test find the memory that the tests after it find."""
+        """Keep freed memory in the heap, so the first test allocates like later ones."""
         if self._may_judge_times and self._settings.noise != "ignore" and not self._config.option.collectonly:
             keep_memory()
 
     def call(self, test: TestRun) -> Generator[None, object, object]:
-        """Run a test: the body of a marked one is measured, and all its windows are judged.
+        """Run a test: measure the body of a marked one, and judge all its windows.
 
-        Yields where pytest is to run the body.
+        Yields to let pytest run the body.
         """
         if test.wrong_mark is not None:
             raise Failed(str(test.wrong_mark))
@@ -182,7 +183,7 @@ class Measuring:
     def _judged_with_python(
         self, test: TestRun, measurement: Measurement, call: Call, repeated: Call | None
     ) -> list[JudgedWindow]:
-        """Return the windows as they are judged in the end, with calls of Python functions if they are counted."""
+        """Return the judged windows, with calls of Python functions if these are counted."""
         with test.told_plainly():
             body.check_finished(measurement)
             if test.plan.python:
@@ -200,9 +201,9 @@ class Measuring:
             return self._judging.explained(test, windows, partial(body.count, call, measurement, lines=True))
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
-        """Return the calls of Python functions by window: of one more run, warm, or else of the one of a fresh process.
+        """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.
 
-        There an update counts in several processes, and keeps the range.
+        An update counts in several fresh processes, and keeps the range.
         """
         names = [BODY, *(window.name for window in measurement.windows)]
         if why := _why_uncountable(test, self._settings):
@@ -220,9 +221,9 @@ class Measuring:
         return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
 
     def _counted_without_ops(self, test: TestRun, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:
-        """Return the calls of Python functions of windows that show no op: there they are all that is seen.
+        """Return the calls of Python functions of windows without ops, as the only evidence of their work.
 
-        Nobody asked for them: no process is started for a body that cannot run twice.
+        The user did not ask for them, so a body that cannot run twice costs no extra process.
         """
         empty = {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
         if not empty or _why_uncountable(test, self._settings) or _why_not_again(test):
@@ -231,12 +232,12 @@ class Measuring:
         return {name: each for name, each in body.count(call, measurement, lines=lines).items() if name in empty}
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
-        """Return the windows as they are judged in the end; the body of *call* may be run once more for that."""
+        """Return the judged windows; may run the body of *call* once more."""
         with test.told_plainly():
             body.check_finished(measurement)
             windows = self._judging.first(test, measurement)
             windows = self._compared.with_others(test, windows)
-            # Ranks stay in step: what only this one runs once more would wait for the others.
+            # An extra run on one rank would wait for the other ranks, which do not repeat it.
             repeats = not _why_not_again(test) and self._settings.rank.is_alone
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(test, windows, body.measure_again(call, measurement))
@@ -249,7 +250,7 @@ class Measuring:
             return self._judging.located(test, windows, look, measurement.plan.rounds > 1, no_sites)
 
     def _conclude(self, test: TestRun, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
-        """Keep the record of a test, and fail it if it must. Raises Failed."""
+        """Keep the record of a test, and fail the test if it must. Raises Failed."""
         broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
         if not windows and not broken:
             return
@@ -272,7 +273,7 @@ class Measuring:
             raise Failed("\n".join(line.text for line in message), cause, tones=[line.tone for line in message])
 
     def _know_core(self, module: str) -> None:
-        """Let rounds wait until the core is as fast as where the baselines of a module were recorded."""
+        """Make rounds wait until the core is as fast as it was when a module's baselines were recorded."""
         core = self._config.stash.get(CORE, None)
         if core and module not in self._modules:
             self._modules.add(module)
@@ -281,10 +282,10 @@ class Measuring:
 
 
 def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Put what was measured on the report, which travels to the controller, unless the test failed by itself."""
+    """Put the measurement on the report, which travels to the controller, unless the test failed by itself."""
     crash: Any = getattr(report.longrepr, "reprcrash", None)
     if crash and call.excinfo and isinstance(call.excinfo.value, Failed):
-        # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of ours.
+        # The short summary, --tb=line and JUnit's message show this: the test and the cause, not a line of opprof.
         crash.path, crash.lineno = test.file, (test.item.location[1] or 0) + 1
         crash.message = call.excinfo.value.cause
         report.opprof_tones = call.excinfo.value.tones  # type: ignore[attr-defined]
@@ -297,7 +298,7 @@ def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.Tes
 
 
 def _why_uncountable(test: TestRun, settings: Settings) -> str:
-    """Return why calls of Python functions of a test cannot be counted at all; empty if they can."""
+    """Return why a test's calls of Python functions cannot be counted at all; empty if they can."""
     if not settings.rank.is_alone:
         return f"this is one of {settings.rank.size} ranks, and the others would have to count, too"
     adapts = _adapts(test)
@@ -305,21 +306,21 @@ def _why_uncountable(test: TestRun, settings: Settings) -> str:
 
 
 def _why_not_again(test: TestRun) -> str:
-    """Return why the body of a test cannot run once more in this process, so far as it is known before."""
+    """Return why the body of a test cannot run again in this process, as far as known beforehand."""
     if "subtests" in getattr(test.item, "fixturenames", ()):
         return "its subtests would be reported twice"
     if issubclass(getattr(test.item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
         return "an IsolatedAsyncioTestCase cannot run again"
-    if getattr(test.item, "_excinfo", None):  # of a unittest.TestCase: running it again would lose what its report says
+    if getattr(test.item, "_excinfo", None):  # a repeated unittest.TestCase would lose the content of its report
         return "it failed or was skipped"
     return ""
 
 
 def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:
-    """Return what is too old of the frameworks that tests *asked* for, or of all that are imported (None)."""
+    """Return an error for each outdated framework that tests *asked* for, or of all imported ones (None)."""
     found = dict[str, None]()
     for chosen in asked:
-        with suppress(BackendError):  # each test that needs it says so
+        with suppress(BackendError):  # each test that needs it reports it
             for backend in load_all(chosen):
                 if (chosen or is_in_use(backend)) and (why := backend.unsupported()):
                     found[f"opprof cannot measure with the {backend.name} backend: {why}"] = None
@@ -327,13 +328,13 @@ def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:
 
 
 def _adapts(test: TestRun) -> str:
-    """Return what makes a test do more or less in each run, as far as it is known by name."""
+    """Return the name of a library that makes a test do more or less in each run, if known."""
     if getattr(getattr(test.item, "obj", None), "is_hypothesis_test", False):
         return "Hypothesis"
     return _BENCHMARK if "benchmark" in getattr(test.item, "fixturenames", ()) else ""
 
 
 def _tells_sites(measurement: Measurement, windows: Sequence[JudgedWindow]) -> bool:
-    """Tell whether a backend that tells which lines ask for ops saw some of the *windows*."""
+    """Return True if a backend that can report source lines saw some of the *windows*."""
     frameworks = {name for window in windows for name, _ in window.environment.frameworks}
     return any(backend.tells_sites and backend.name in frameworks for backend in measurement.backends)

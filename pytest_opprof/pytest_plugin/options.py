@@ -1,4 +1,4 @@
-"""Command line and ini file -> `Settings`. Everything is checked here, once."""
+"""Parse and check the command line and ini file, once -> `Settings`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ NUMPY_IS_GONE = "is gone: each op of NumPy is seen, on any array. Leave it out"
 
 
 def settings_of(config: pytest.Config) -> Settings:
-    """Return the settings of *config*. Raises UsageError, naming the flag, for a value that means nothing."""
+    """Return the settings of *config*. Raises UsageError with the flag for an invalid value."""
     if SETTINGS not in config.stash:
         config.stash[SETTINGS] = _settings(config)
-        learn_names()  # which marks may use; a backend that does not load is an error where it is chosen
+        learn_names()  # for use in marks; a backend that does not load is an error where it is chosen
     return config.stash[SETTINGS]
 
 
@@ -58,7 +58,7 @@ def _settings(config: pytest.Config) -> Settings:
         report_only=bool(_value(config, "report_only")),
         memory=_value(config, "memory"),
         leaks=bool(_value(config, "leaks")),
-        # What an update writes of ranks, it has to see in the one look.
+        # An update writes the source lines of ranks, so its one run must record them.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
         python=_yes_or_no(config, "python"),
         sites_show=tuple(config.getini("opprof_sites_show")),
@@ -76,8 +76,8 @@ def _settings(config: pytest.Config) -> Settings:
     )
 
 
+# Placeholder in a file name for the number of the writing rank.
 _RANK = "{rank}"
-"""What stands in the name of a file for the number of the rank that writes it."""
 SETTINGS = pytest.StashKey[Settings]()
 WIDTH = "opprof-width"
 """What the controller of pytest-xdist calls the columns of its terminal: a worker has none."""
@@ -85,13 +85,13 @@ LIMITS = ("tolerance", "op_tolerance", "work_tolerance", "floor")
 
 
 def _value(config: pytest.Config, name: str) -> Any:
-    # Flags with an ini twin default to None, so that "not given" can be told from a value.
+    # Flags with an ini twin default to None, so that "not given" differs from every value.
     given = getattr(config.option, f"opprof_{name}")
     return (config.getini(f"opprof_{name}") or None) if given is None else given
 
 
 def _yes_or_no(config: pytest.Config, name: str) -> bool | None:
-    """Return what the flag or the ini file says; None where neither does."""
+    """Return the boolean of the flag or the ini file; None if neither is given."""
     given: object = getattr(config.option, f"opprof_{name}")
     given = config.getini(f"opprof_{name}") if given is None else given
     return given if isinstance(given, bool) else None  # not given: pytest before 8.3 says []
@@ -109,7 +109,7 @@ def _folder(config: pytest.Config) -> Path:
 
 
 def checked_backends(value: object, what: str) -> tuple[str, ...] | None:
-    """Return the backends that *value* names, None for all; *what* was given it, for the error. Raises UsageError."""
+    """Return the backends in *value*, None for all; *what* names the option in the error. Raises UsageError."""
     if value is None or value == "" or value == "auto":
         return None
     listed = value.split(",") if isinstance(value, str) else value
@@ -125,21 +125,21 @@ def checked_backends(value: object, what: str) -> tuple[str, ...] | None:
 
 
 def checked_timing(value: object, what: str) -> Timing:
-    """Return *value* if it is a timing. Raises UsageError."""
+    """Return *value* if it is a timing mode. Raises UsageError."""
     if value == "async" or value == "sync":
         return value
     raise UsageError(f"{what} is {value!r}; write 'async' or 'sync'")
 
 
 def checked_ranks(value: object, what: str) -> Ranks:
-    """Return *value* if it says what several ranks may do. Raises UsageError."""
+    """Return *value* if it is a rule for several ranks. Raises UsageError."""
     if value == "any" or value == "equal":
         return value
     raise UsageError(f"{what} is {value!r}; write 'any' or 'equal' (each rank has to make the same calls)")
 
 
 def check_flags(config: pytest.Config, rank: Rank) -> None:
-    """Raise UsageError for flags that start processes, which would be no ranks."""
+    """Raise UsageError for flags that start processes, since these would be no ranks."""
     flags = {
         "-n": getattr(config.option, "numprocesses", None) or hasattr(config, "workerinput"),
         "--opprof-against": config.option.opprof_against is not None,
@@ -153,7 +153,7 @@ def check_flags(config: pytest.Config, rank: Rank) -> None:
 
 
 def _of_rank(given: str, config: pytest.Config, rank: Rank) -> Path | None:
-    """Return the file that this rank writes, None for none: without ``{rank}`` in its name only rank 0 does."""
+    """Return the file that this rank writes; None if its name has no ``{rank}`` and this is not rank 0."""
     if not given or (rank.rank and _RANK not in given):
         return None
     return Path(config.invocation_params.dir, given.replace(_RANK, str(rank.rank)))
@@ -189,7 +189,7 @@ def _traces(config: pytest.Config) -> Path | None:
 
 
 def _against(config: pytest.Config) -> str:
-    """Return the revision to compare with. Raises UsageError for flags that do not go with it."""
+    """Return the revision to compare with. Raises UsageError for conflicting flags."""
     options = config.option
     if options.opprof_against == "":
         raise UsageError("--opprof-against is empty; write a git revision, main... or auto")
@@ -225,17 +225,17 @@ def _noise(value: object) -> Noise:
 
 
 def checked_threads(value: object, what: str) -> int:
-    """Return how many threads *value* is, 0 for all. Raises UsageError."""
+    """Return *value* as a number of threads, 0 for all. Raises UsageError."""
     return 0 if value == "all" else checked_count(value, what, 1, "'all' or ")
 
 
 def default_warmup(rounds: int) -> int:
-    """Return how many rounds come before so many that are measured: 5 before those that are judged."""
+    """Return the number of warm-up rounds: 5 before rounds that are judged, else 1."""
     return 5 if rounds >= LEAST_ROUNDS else 1
 
 
 def checked_count(value: object, what: str, least: int, otherwise: str = "") -> int:
-    """Return *value* as an int of *least* or more; *otherwise* is what else may be given. Raises UsageError."""
+    """Return *value* as an int of at least *least*; *otherwise* names other allowed values. Raises UsageError."""
     number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         raise UsageError(f"{what} is {value!r}; write {otherwise}an int of {least} or more")
@@ -253,5 +253,5 @@ def _aliases(lines: list[str]) -> dict[str, str]:
 
 
 def shown(config: pytest.Config, path: Path) -> str:
-    """Return *path* as it is best read: relative to the root directory if it is below it."""
+    """Return *path* for people: relative to the root directory if it is below it."""
     return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)

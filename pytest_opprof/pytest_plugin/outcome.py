@@ -1,4 +1,4 @@
-"""What becomes of a test: the record that is kept of it, and why it fails if it does."""
+"""Conclude a test: the record to keep, and the failure message, if any."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def concluded(
     parallel: bool = False,
     recorded: bool = True,
 ) -> tuple[TestRecord, list[TextLine], str]:
-    """Return the record of *test*, the message it fails with, empty if it passes, and the message in a few words.
+    """Return the record of *test*, its failure message (empty if it passes), and the cause in a few words.
 
-    *broken* are the windows without numbers, and why; *recorded*: whether a baseline can be recorded to keep what it
-    did. With --opprof-report-only the record has the message, and the test passes.
+    *broken* are the windows without numbers, and why; *recorded*: whether a baseline of it can be recorded. With
+    --opprof-report-only the record has the message, and the test passes.
     """
     by_title = {titled(test, window.name): window for window in windows}
     style = Style(width=settings.width)
@@ -68,7 +68,7 @@ def _failure(
     verbosity: int,
     recorded: bool,
 ) -> tuple[list[TextLine], str]:
-    """Return the message that *test* fails with, and its cause in a few words; both empty if it passes."""
+    """Return the failure message of *test* and its cause in a few words; both empty if it passes."""
     windows = list(by_title.values())
     counts_only_here = settings.python and any(window.numbers.python for window in windows)
     flags = "--opprof-update --opprof-python" if counts_only_here else "--opprof-update"
@@ -104,7 +104,7 @@ def _is_too_narrow(window: JudgedWindow, plan: TestPlan, settings: Settings) -> 
 
 
 def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str:
-    """Return what to do about times without a verdict; empty where they pass with a warning."""
+    """Return the remedy for times without a verdict; empty if they pass with a warning."""
     noisy = window.verdict is Verdict.NOISY
     if noisy and settings.noise == "fail":
         return "measure when it is quiet, or let it pass with --opprof-noise=warn"
@@ -114,7 +114,7 @@ def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str
 
 
 def defect(what: str, error: Exception) -> str:
-    """Return in a line what went wrong in this plugin, which is no matter of the test: *what* was not done for it."""
+    """Return one line about a defect of this plugin; *what* names the step that it prevented."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
     return f"{what}, by a defect of pytest-opprof: {type(error).__name__}: {error} ({where})"

@@ -1,4 +1,4 @@
-"""What pairs of processes did, one of another revision and one of the working tree: the verdict on each test."""
+"""Judge each test by pairs of processes, one of another revision and one of the working tree."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from .options import settings_of
 from .outcome import concluded
 from .test_run import TestRun
 
+# The measurement of a process, by window.
 _Windows = dict[str, WindowBaseline]
-"""What a process did, by window."""
+# The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
-"""Which lines asked for ops, by window."""
 
 
 class Found:
-    """What the pairs of processes did."""
+    """The results of the pairs of processes."""
 
     def __init__(
         self,
@@ -57,15 +57,15 @@ class Found:
         acceptances: Sequence[Acceptance] = (),
         changed: Mapping[str, int] = {},
     ) -> None:
-        """*changed*: how many lines changed in a test's file."""
+        """*changed*: the number of changed lines in each test's file."""
         self._changed = changed
         self._revision = revision
         self._config = config
         self._acceptances = acceptances
         self._allowed: list[tuple[Acceptance, str, str]] = []
-        """Which acceptance let which test do more, and of which op."""
+        """The acceptance that let a test do more, with the test and the op."""
         self.worse: dict[str, list[Row]] = {}
-        """By test: what is worse than in the revision, and was not accepted."""
+        """By test: the regressions against the revision that were not accepted."""
         self._settings = settings_of(config)
         self._first: tuple[SideRun, SideRun] | None = None
         """The first pair, which ran every test."""
@@ -73,14 +73,14 @@ class Found:
         """By test: the windows of both sides, for each pair that ran it."""
         self.coarse = CoarsePairs()
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
-        """By test: which lines asked for ops, on both sides."""
+        """By test: the source lines of ops, on both sides."""
         self._lines: dict[str, dict[str, PythonCalls]] = {}
-        """By test and window: which lines of the working tree call Python functions."""
+        """By test and window: the lines of the working tree that call Python functions."""
         self._slow: dict[str, dict[str, Mapping[str, str]]] = {}
-        """By test and window: at which lines of the working tree its time is."""
+        """By test and window: the lines of the working tree that take its time."""
 
     def add(self, pair: Sequence[SideRun]) -> None:
-        """Add what a pair of processes did."""
+        """Add the results of a pair of processes."""
         before, after = pair
         self._first = self._first or (before, after)
         for test, reports in after.reports.items():
@@ -88,7 +88,7 @@ class Found:
             self._windows.setdefault(test, []).append(both)
 
     def suspects(self, test: TestRun) -> bool:
-        """Tell whether a test takes longer than at the base, by the first pair, and does not do more."""
+        """Return True if a test is slower than the base in the first pair, and does not do more."""
         pairs, plan = self._windows.get(test.nodeid, []), test.plan
         before, after = pairs[0] if pairs else ({}, {})
         diffs = {name: self._diff(test.nodeid, name, plan) for name in before.keys() & after.keys()}
@@ -103,7 +103,7 @@ class Found:
             self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(reports), busy)
 
     def locate(self, pair: Sequence[SideRun]) -> None:
-        """Add which lines asked for ops on both sides."""
+        """Add the source lines of ops on both sides."""
         before, after = pair
         for test, reports in after.reports.items():
             self._sites[test] = _sites(before.reports.get(test, [])), _sites(reports)
@@ -115,13 +115,13 @@ class Found:
 
     @property
     def first(self) -> tuple[SideRun, SideRun]:
-        """What the first pair said."""
+        """The results of the first pair."""
         assert self._first is not None
         return self._first
 
     @property
     def only_there(self) -> list[str]:
-        """The tests that only the revision has; of a file of which only some tests are asked for nobody knows."""
+        """The tests that only the revision has; files of which only some tests were requested are left out."""
         before, after = self.first
         root, here = self._config.rootpath, self._config.invocation_params.dir
         parts = {(here / split_id(word)[0]).resolve() for word in self._config.args if "::" in word}
@@ -134,7 +134,7 @@ class Found:
             raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
 
     def is_open(self, test: TestRun) -> bool:
-        """Tell whether more pairs could change what is to be said of a test: of more calls, whether they vary."""
+        """Return True if more pairs could change a verdict, or tell whether extra calls vary."""
         pairs, plan = self._windows.get(test.nodeid, []), test.plan
         common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
         diffs = [self._diff(test.nodeid, name, plan) for name in common]
@@ -142,14 +142,14 @@ class Found:
         return more or any(not diff.timing.settled for diff in diffs)
 
     def asks_for_lines(self, test: TestRun) -> bool:
-        """Tell whether the working tree fails for what it did."""
+        """Return True if the working tree fails for its work, so that source lines are needed."""
         reports = self.first[1].reports.get(test.nodeid, [])
         windows = [self._compared(test.nodeid, window, test.plan) for window in _measured(reports)]
         slow = any(row.op in COARSE for window in windows for row in window.worse)
         return slow or any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, test: TestRun) -> Iterator[pytest.TestReport]:
-        """Yield the reports of a test: those of the working tree, with the outcome of the comparison."""
+        """Yield the reports of a test: the working tree's, with the outcome of the comparison."""
         for data in self.first[1].reports.get(test.nodeid, []):
             report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
             if report.when == "call" and report.passed and hasattr(report, "opprof"):
@@ -194,7 +194,7 @@ class Found:
         return replace(window, allowed=accepted(self._acceptances, test, window.diff))
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:
-        """Say in which environments the sides ran; nothing where that is the same."""
+        """Return the environments of the two sides; empty if they are equal."""
         there = [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window.name]
         before, now = there[0].environment.environment, window.numbers.environment.environment
         if before == now:
@@ -203,7 +203,7 @@ class Found:
         return f"the environments differ: {both}: so may ops and times, for no fault of the program"
 
     def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
-        """Return the report of a window with the Python functions of both sides, and the lines that call them."""
+        """Return a window with the Python functions of both sides, and their callers."""
         now, name = window.numbers.python, window.name
         if now is None or now.uncounted:
             return window
@@ -224,7 +224,7 @@ class Found:
         return replace(window, numbers=numbers)
 
     def acceptances(self) -> Iterator[str]:
-        """Yield what each acceptance let pass, or that it let nothing pass."""
+        """Yield the effect of each acceptance, or that it had none."""
         for acceptance in self._acceptances:
             of_it = [(test, op) for each, test, op in self._allowed if each is acceptance]
             if of_it:
@@ -270,7 +270,7 @@ class Found:
         return judge_pairs(pairs, tolerances)
 
     def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
-        """Return what each pair of processes timed of a window."""
+        """Return the times of a window in each pair of processes."""
         both = [[windows[window].processes for windows in pair if window in windows] for pair in self._windows[test]]
         return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
 
@@ -288,7 +288,7 @@ class _Failure:
         return "\n".join(line.text for line in self._message)
 
     def toterminal(self, writer: Any) -> None:
-        """Write it in full: what pytest calls."""
+        """Write the message in full; pytest calls this."""
         colours.write(writer, self._message)
 
 

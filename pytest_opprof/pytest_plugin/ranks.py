@@ -1,4 +1,4 @@
-"""One rank of several: the terminal of rank 0 is the run's, the others say what failed."""
+"""One rank of several: rank 0 owns the terminal, the others print only their failures."""
 
 from __future__ import annotations
 
@@ -28,31 +28,33 @@ from ..results.judged_window import JudgedWindow
 from ..units import plural
 from .test_run import TestRun
 
+# How long rank 0 waits for others to end after its own last test.
 _ENDING_S = 10
-"""How long rank 0 waits for others to end, beyond its own last test."""
 _SHOWN, _KEPT = 5, 100
 
 
 class InStep:
-    """One of several ranks: the others see where it is, and it says which of them died or hang."""
+    """One of several ranks: it shares its position with the others, and reports ranks that died or hang."""
 
     def __init__(self, ranks: Ranks, summary: Summary) -> None:
         self._ranks = ranks
         self._summary = summary
         self._failed: dict[str, Failure] = {}
-        """The tests that failed by themselves: a collective fails where another rank does not come."""
+        """The tests that failed by themselves: a collective fails if another rank never joins it."""
         self._failures: list[Failure] = []
-        """All that failed here, also for what they spend."""
+        """All failures of this rank, including budgets and baselines."""
         self._of_others: dict[int, list[Failure]] = {}
         self._is_cut = False
         self._test = ""
-        """The test that runs; empty between two."""
+        """The running test; empty between two."""
         self._handler: Any = None
-        """What SIGTERM did before; None where nothing was changed."""
+        """The earlier handler of SIGTERM; None if it was not replaced."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Be in step while tests run. SIGTERM, by which a launcher ends the ranks beside one that failed, is Ctrl-C."""
+        """Stay in step while tests run. SIGTERM acts like Ctrl-C, since launchers send it to the ranks beside a
+        failed one.
+        """
         if current_thread() is main_thread():
             self._handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
@@ -63,15 +65,15 @@ class InStep:
             self._is_cut = True
             raise
         finally:
-            # This rank ends anyway: what it has to say and to write is not to be cut.
+            # This rank ends anyway; nothing should cut its output.
             if self._handler is not None:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             with self._told():
                 self._hear_of_others()
-                self._ranks.end()  # then others may remove what ranks share
+                self._ranks.end()  # then others may remove the shared files
 
     def _hear_of_others(self) -> None:
-        """Find out what failed on other ranks; the terminal of rank 0 is the run's, so that it waits for them to end.
+        """Find out what failed on other ranks; rank 0 waits for them to end, since its terminal is the run's.
 
         A launcher waits for all of them, too.
         """
@@ -90,19 +92,19 @@ class InStep:
             ] + ([f"{ranks_named(running)} not ended yet"] if running else [])
 
     def begin(self, nodeid: str) -> None:
-        """Say where this rank is."""
+        """Tell the others which test this rank runs."""
         with self._told():
             self._ranks.is_at(nodeid, is_over=False)
         self._test = nodeid
 
     def end(self, nodeid: str) -> None:
-        """Say that it is done with that."""
+        """Tell the others that the test has ended."""
         with self._told():
             self._ranks.is_at(nodeid, is_over=True)
         self._test = ""
 
     def hear(self, report: pytest.TestReport) -> None:
-        """Remember what failed, and tell the others: also what did so by itself, and not for what it spends."""
+        """Remember a failure and tell the others, also one that is not about budgets or baselines."""
         if not report.failed:
             return
         is_ours = hasattr(report, "opprof")
@@ -115,15 +117,15 @@ class InStep:
             self._ranks.tell("failed", self._failures[:_KEPT])
 
     def finish(self) -> None:
-        """Say which ranks died, or hang where this one failed."""
+        """Report ranks that died, or that hang after this one failed."""
         if self._failed or self._is_cut:
             with self._told():
                 self._summary.errors += self._ranks.dead() or [*self._first(), *self._ranks.stuck(self._failed)]
 
     def _first(self) -> Iterator[str]:
-        """Yield which ranks failed in a test before it failed here: this one may have waited for them.
+        """Yield the ranks that failed in a test before this one did, which may have waited for them.
 
-        A launcher may have ended this rank while it still waited in the test: then it has no failure of its own.
+        A launcher may have ended this rank while it still waited in the test, so it may have no failure of its own.
         """
         for rank, found in self._of_others.items():
             for each in found:
@@ -132,7 +134,7 @@ class InStep:
                     yield f"rank {rank} failed first in {each.test}: {each.why}"
 
     def close(self) -> None:
-        """Let go of what ranks share, and of SIGTERM."""
+        """Release the shared files, and restore the handler of SIGTERM."""
         if self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)
         with suppress(BackendError):
@@ -140,7 +142,7 @@ class InStep:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Keep an error for the end of the run, where it is said once."""
+        """Keep an error for the end of the run, so that it is reported once."""
         try:
             yield
         except BackendError as error:
@@ -148,13 +150,13 @@ class InStep:
 
 
 class Compared:
-    """Compares what ranks did in a test whose mark, or the flag, says that it has to be equal."""
+    """Compares the calls of ranks in a test whose mark, or the flag, requires them to be equal."""
 
     def __init__(self, ranks: Ranks | None) -> None:
-        """*ranks* is None for a run that is alone: then there is nothing to compare."""
+        """*ranks* is None for a single process, which has nothing to compare."""
         self._ranks = ranks
         self._told: dict[str, int] = {}
-        """How often each test told the others its calls."""
+        """The number of times that each test sent its calls."""
         self._is_told = False
 
     def begin(self) -> None:
@@ -162,9 +164,9 @@ class Compared:
         self._is_told = False
 
     def with_others(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        """Return the reports, with what ranks do not have in common; waits for the others.
+        """Return the reports with the ops whose calls differ between ranks; waits for the others.
 
-        Raises BackendError where a rank does not come.
+        Raises BackendError if a rank does not answer.
         """
         self._is_told = True
         if self._ranks is None or not (told := self._name(test)):
@@ -178,12 +180,12 @@ class Compared:
         ]
 
     def leave(self, test: TestRun) -> None:
-        """Tell those who wait for it that this rank has no calls of a test to compare."""
+        """Tell waiting ranks that this one has no calls of a test to compare."""
         if self._ranks is not None and not self._is_told and (told := self._name(test)):
             self._ranks.tell(told, None)
 
     def _name(self, test: TestRun) -> str:
-        """Return under which name the calls of *test* are told; empty where they are not."""
+        """Return the key under which the calls of *test* are shared; empty if they are not."""
         if test.plan.ranks != "equal" or not (test.plan.measured or test.has_fixture):
             return ""
         self._told[test.id] = number = self._told.get(test.id, 0) + 1
@@ -206,7 +208,7 @@ def why_untimed(rank: Rank) -> str:
 
 
 def of_this_rank(profiles: Mapping[str, OpProfile], rank: Rank, backends: Iterable[Backend]) -> dict[str, OpProfile]:
-    """Return the profiles as those of *rank*. Raises UsageError where a framework says that it is another."""
+    """Return the profiles labelled with *rank*. Raises UsageError if a framework reports another rank."""
     remarks: list[tuple[int, str]] = []
     for backend in filter(is_in_use, backends):
         with failures_of(backend):
@@ -229,15 +231,15 @@ def of_this_rank(profiles: Mapping[str, OpProfile], rank: Rank, backends: Iterab
 
 
 class _Nowhere(StringIO):
-    """What a rank other than 0 writes to."""
+    """The output stream of a rank other than 0."""
 
     def write(self, text: str) -> int:
-        """Forget *text*."""
+        """Discard *text*."""
         return len(text)
 
 
 class OtherRank:
-    """The hooks of a rank other than 0: its terminal has lines for what fails, each with its rank before it."""
+    """The hooks of a rank other than 0: its terminal shows only failures, each prefixed with its rank."""
 
     def __init__(self, config: pytest.Config, rank: Rank, summary: Summary) -> None:
         self._rank = rank
@@ -247,31 +249,31 @@ class OtherRank:
             config.pluginmanager.register(pytest.TerminalReporter(config, _Nowhere()), "terminalreporter")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Say what cannot be collected."""
+        """Print a collection error."""
         if report.failed:
             self._say(f"ERROR {report.nodeid}\n{report.longreprtext}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Say which test fails, and why."""
+        """Print a failing test with its reason."""
         if report.failed:
             word = "FAILED" if report.when == "call" else "ERROR"
             self._say(f"{word} {report.nodeid}\n{report.longreprtext}")
 
     def pytest_internalerror(self, excrepr: object) -> None:
-        """Say what went wrong in pytest or a plugin."""
+        """Print an internal error of pytest or a plugin."""
         self._say(f"INTERNALERROR\n{excrepr}")
 
     def pytest_keyboard_interrupt(self) -> None:
-        """Say that the rank was told to stop."""
+        """Print that the rank was interrupted."""
         self._say("interrupted")
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self) -> None:
-        """Say what fails the run beside its tests."""
+        """Print the errors that fail the run apart from its tests."""
         if self._summary.errors:
             self._say("\n".join(f"opprof: error: {error}" for error in self._summary.errors))
 
     def _say(self, text: str) -> None:
-        # At once: ranks write to one terminal.
+        # Flush at once, since ranks write to one terminal.
         sys.stdout.write("\n" + "".join(f"[rank {self._rank.rank}] {line}\n" for line in text.splitlines()))
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""One pytest run with ``--opprof``: which hooks it has."""
+"""Set up a pytest run with ``--opprof``: choose its hooks."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from .ranks import Compared, InStep, OtherRank
 
 
 def register(config: pytest.Config) -> None:
-    """Register what measures, judges and concludes. Raises UsageError for options that mean nothing.
+    """Register the hooks that measure, judge and conclude. Raises UsageError for invalid options.
 
     Workers of pytest-xdist measure and judge; their controller counts and writes. A process that another run started
-    measures for that: it keeps nothing.
+    measures for that run and keeps nothing.
     """
     settings, manager, is_worker = settings_of(config), config.pluginmanager, xdist.is_worker(config)
     check_flags(config, settings.rank)
@@ -51,7 +51,7 @@ def register(config: pytest.Config) -> None:
         base = base_of(config.invocation_params.dir, settings.against)
         settings = replace(settings, against=f"{settings.against} ({base.commit[:10]})")
     is_parallel = is_worker and not settings.serialize
-    # Sides that take turns find a core as slow as each other.
+    # Sides that take turns see the same speed of the core.
     is_side = parent is not None and parent.kind == "side"
     if settings.noise != "ignore" and not is_parallel and not is_side and settings.rank.is_alone:
         config.stash[CORE] = Core()

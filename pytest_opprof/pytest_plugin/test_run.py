@@ -1,4 +1,4 @@
-"""One test of a run, from its collection to its report: what its marks ask for, and what was measured of it."""
+"""One test of a run, from its collection to its report: its plan from the marks, and its measurement."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .marks import marks_of, read
 
 
 class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pytest sets the attribute at run time
-    """A test that broke its budget or got worse: fails it where it runs, without a traceback."""
+    """A broken budget or a regression: fails the test where it runs, without a traceback."""
 
     __module__ = "builtins"  # as pytest's own: "Failed: ..."
 
     def __init__(self, message: str, cause: str = "", *, tones: Sequence[Tone] = (), saw_nothing: bool = False) -> None:
-        """*cause* is the message in a few words; *tones* are what its lines say, for their colours.
+        """*cause* is the message in a few words; *tones* are the senses of its lines, for their colours.
 
-        *saw_nothing*: the only thing wrong is that nothing was recorded.
+        *saw_nothing*: the only problem is an empty recording.
         """
         super().__init__(message, pytrace=False)
         self.cause = cause or message.partition("\n")[0]
@@ -34,15 +34,15 @@ class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pyte
 
 
 class TestRun:
-    """One test: made when it is collected, it travels in place of pytest's item."""
+    """One test: made at collection, it travels in place of pytest's item."""
 
-    __test__ = False  # pytest: this is no test class
+    __test__ = False  # pytest must not collect it as a test class
 
     def __init__(self, item: pytest.Item) -> None:
         self.item = item
         self.nodeid: str = item.nodeid
         self.id = id_of(item)
-        """As baselines and messages call it."""
+        """Its name in baselines and messages."""
         self.where = split_id(self.id)
         """The module whose baselines hold it, and its name there."""
         self.file = str(item.path)
@@ -52,45 +52,45 @@ class TestRun:
         self.measurement: Measurement | None = None
         """While it runs: the windows that it opened."""
         self.record: TestRecord | None = None
-        """What is kept of it, until its report has it."""
+        """Its record, until the report takes it."""
         self._marks: list[pytest.Mark] = []
         self._plan: TestPlan | None = None
 
     @classmethod
     def of(cls, item: pytest.Item) -> TestRun:
-        """Return that of *item*, made where there is none."""
+        """Return the test of *item*, made at the first call."""
         if _TEST not in item.stash:
             item.stash[_TEST] = cls(item)
         return item.stash[_TEST]
 
     @property
     def plan(self) -> TestPlan:
-        """What its marks ask for, read anew where a fixture added one. Raises UsageError for one that means nothing."""
+        """The plan from its marks, parsed again if a fixture added one. Raises UsageError for an invalid mark."""
         marks = marks_of(self.item)
         if self._plan is None or len(marks) != len(self._marks) or not all(map(is_, marks, self._marks)):
             self._marks, self._plan = marks, read(self.item)
         return self._plan
 
     def read_marks_anew(self) -> None:
-        """Forget its plan: settings changed that it follows from."""
+        """Drop the plan, because settings that it depends on have changed."""
         self._plan = None
 
     @contextmanager
     def told_plainly(self) -> Iterator[None]:
-        """Fail the test with the message of an error of ours, without a traceback."""
+        """Fail the test with the message of an OpprofError, without a traceback."""
         try:
             yield
         except OpprofError as error:
             raise self.unmeasured(error) from None
 
     def keep_unmeasured(self, *remarks: str, reported: str = "") -> None:
-        """Keep a record without numbers; *reported* is the failure that the test passes with all the same."""
+        """Keep a record without numbers; *reported* is the failure message of a test that passes all the same."""
         self.record = TestRecord(
             id=self.id, status="not measured", file=self.file, remarks=list(remarks), reported=reported
         )
 
     def unmeasured(self, error: OpprofError) -> Failed:
-        """Return what the test fails with that could not be measured."""
+        """Return the failure of a test that could not be measured."""
         self.keep_unmeasured()
         message = f"opprof could not measure {self.id}: {error}"
         return Failed(message, str(error), saw_nothing=isinstance(error, NothingMeasured))

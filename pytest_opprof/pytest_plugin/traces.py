@@ -1,4 +1,4 @@
-"""Traces of what fails (``--opprof-traces``): when everything ran, in one round of each failing window."""
+"""Write traces of failing windows (``--opprof-traces``): the timeline of one round each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .judging import profiles_of
 from .outcome import defect
 from .test_run import TestRun
 
+# The most characters of a test and its window in a file name, which is limited to 255 with all suffixes.
 _MOST = 160
-"""Characters of a test and its window in the name of a file, which may have 255 with all that is added."""
 
 
 def traced(
@@ -34,7 +34,7 @@ def traced(
 ) -> list[JudgedWindow]:
     """Write a trace of each window that fails the test, as *measured* first; return the reports that name them.
 
-    What cannot be written is told to *errors* once, and fails the run, not the test.
+    A write error goes to *errors* once, and fails the run, not the test.
     """
     assert settings.traces is not None  # the caller asked
     windows, profiles, here = list(judged), profiles_of(measured), test.item.config.invocation_params.dir
@@ -68,7 +68,7 @@ def _trace(profile: OpProfile, title: str) -> Iterator[bytes]:
 
 
 def file_name(test: str, window: str, rank: Rank) -> str:
-    """Return the name of a trace: one that every file system can have, and that no other window has.
+    """Return a trace's file name, valid on every file system and unique for the window.
 
     >>> file_name("tests/test_a.py::test_b[x/y]", "prefill", Rank(1, 2))
     'tests-test_a.py-test_b-x-y-prefill-rank1-58d15ef2.trace.json.gz'

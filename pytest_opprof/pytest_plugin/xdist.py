@@ -20,13 +20,13 @@ _LOCK = "opprof-lock"
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Tell whether this process is a worker."""
+    """Return True if this process is a worker."""
     return hasattr(config, "workerinput")
 
 
 @contextmanager
 def taking_turns(config: pytest.Config, settings: Settings) -> Iterator[None]:
-    """Wait until no other worker measures, where they are to do it one at a time."""
+    """Wait until no other worker measures, if they have to take turns."""
     if not is_worker(config) or not settings.serialize:
         yield
         return
@@ -38,7 +38,7 @@ def taking_turns(config: pytest.Config, settings: Settings) -> Iterator[None]:
 
 
 def tell_controller(config: pytest.Config, collected: Collected, summary: Summary) -> None:
-    """Send from a worker which tests exist, and what went wrong."""
+    """Send a worker's collected tests and errors to the controller."""
     known = {"tests": collected.plain(), "errors": summary.errors, "marked": summary.marked}
     config.workeroutput["opprof"] = known  # type: ignore[attr-defined]  # xdist's
 
@@ -57,7 +57,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker the width of the terminal, how to start fresh processes, and the lock for taking turns."""
+        """Send a worker the width of the terminal, the command for fresh processes, and the lock for taking turns."""
         node.workerinput[WIDTH] = self._settings.width
         node.workerinput[ARGUMENTS] = list(map(str, self._config.invocation_params.args))
         if self._settings.serialize:
@@ -66,7 +66,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Collect what a worker knows; one that crashed says nothing."""
+        """Collect a worker's tests and errors; a crashed worker sent none."""
         known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": [], "marked": False})
         self._collected.merge(known["tests"])
         self._summary.errors += known["errors"]

@@ -1,4 +1,5 @@
-"""Calls of Python functions in one call of a test's body, counted exactly: by function, and by the line that calls.
+"""Calls of Python functions in one call of a test's body, counted exactly: by function, and by calling line.
 
-`counter.Counter` counts, `counted.PythonCalls` is the result, `causes` says which functions grew. Imports no framework.
+`counter.Counter` counts, `counted.PythonCalls` is the result, `causes` finds the functions that grew. Imports no
+framework.
 """

@@ -1,4 +1,6 @@
-"""Which functions are called more than before, and the line that does it: what follows from one line is told once."""
+"""Find the functions with more calls than before, and the line that causes them: consequences of one line appear
+once.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +15,27 @@ from .names import LOOP
 if TYPE_CHECKING:
     from .counted import CallingLine, PythonCalls
 
+# A smaller growth of a function is not reported beside a larger one.
 TOLERANCE, FLOOR = 0.01, 10
-"""A function that is called more often by less is not told while another grew by more."""
+# The most lines that are reported.
 _LINES = 3
-"""So many lines are told."""
+# A line that calls less than this share of the first one's calls is not reported.
 _NOTABLE = 0.1
-"""A line that calls less than this share of what the first one calls is not told."""
 
 
 class Before(NamedTuple):
-    """How often each function was called in the baseline, or loops went round in it."""
+    """The calls of each function in the baseline, or its loop iterations."""
 
     calls: Mapping[str, int] = {}
     above: int = 0
-    """A function that was called no more often than this is not kept."""
+    """Functions called no more often than this are not stored."""
 
     def of(self, name: str) -> int:
-        """Return the calls of a function, the most that they can be."""
+        """Return the most possible calls of a function."""
         return self.calls.get(name, self.above)
 
     def said(self, name: str) -> str:
-        """Return the same in words."""
+        """Return them in words."""
         at_most = "at most " if self.above and name not in self.calls else ""
         return f"{at_most}{self.of(name):,}"
 
@@ -44,16 +46,16 @@ SLEEP = "time.sleep"
 
 
 def grown(before: Before, now: Mapping[str, int]) -> dict[str, int]:
-    """Return how many calls more there are *now*, by function: those beyond 1 % and 10 calls, or all if none is."""
+    """Return the extra calls *now*, by function: those beyond 1 % and 10 calls, or all if none is."""
     more = {name: calls - before.of(name) for name, calls in now.items() if calls > before.of(name)}
     notable = {name: grew for name, grew in more.items() if grew > FLOOR and grew > TOLERANCE * before.of(name)}
     return notable or more
 
 
 def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
-    """Return in words which functions grew, the project's own line that calls them first; *before*: the baseline's.
+    """Return in words the functions that grew, the project's own calling line first; *before*: the baseline's.
 
-    None for *before* where the baseline's functions are not known: then those with most calls are told.
+    None for *before* if the baseline's functions are unknown: the functions with most calls are then named.
     """
     more = grown(before or NOTHING, now.functions)
     lines = [each for each in now.lines if each.function in more]
@@ -74,7 +76,7 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
             ),
         )
         alone = len([each for each in now.lines if each.function == first.function]) == 1
-        # Not every call's line is looked for.
+        # Not every call's line is looked up.
         calls = now.functions.get(first.function, first.calls) if alone and first.function in grew else first.calls
         verb = "calls" if first.direct else "leads to"
         known = before if first.function in grew else None
@@ -88,7 +90,7 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
 
 
 def of_loops(before: Before | None, now: PythonCalls) -> list[str]:
-    """Return in words which loops go round more often: by line where it is known, else by function."""
+    """Return in words the loops with more iterations: by line if known, else by function."""
     more = grown(before or NOTHING, now.loops or {})
     edges = sorted((each for each in now.lines if each.function == LOOP and each.caller in more), key=_size)
     said = []
@@ -102,14 +104,15 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[str]:
 
 
 def sleeps_more(before: Before | None, now: PythonCalls | None) -> bool:
-    """Tell whether the code asks to sleep more often than before: then it waits, however busy the machine is."""
+    """Return True if the code sleeps more often than before, which makes it slower on any machine."""
     return before is not None and now is not None and now.functions.get(SLEEP, 0) > before.of(SLEEP)
 
 
 def _roots(lines: Sequence[CallingLine], more: Mapping[str, int], own: Collection[str]) -> list[list[CallingLine]]:
-    """Return the lines to blame, with what each calls: none in a function that is itself called more often.
+    """Return the lines to blame, with their calls: none in a function that is itself called more often.
 
-    Its calls follow from the line that calls it. Lines of others, as in a thread, only where none is the project's.
+    Its calls follow from the line that calls it. Lines outside the project, as in a thread, only if none is the
+    project's.
     """
     by_line: defaultdict[tuple[str, int], list[CallingLine]] = defaultdict(list)
     for each in lines:
@@ -135,23 +138,23 @@ def _place(edge: CallingLine) -> tuple[str, int]:
 
 
 def _function(edge: CallingLine) -> str:
-    """Return the function that a line is in: of a comprehension the one around it, where that is known."""
+    """Return the function of a line: for a comprehension the one around it, if known."""
     inside, name = edge.line.function, edge.caller.partition(".<locals>.<")[0].rpartition(".")[2]
     return name if inside.startswith("<") and name and not name.startswith("<") else inside
 
 
 def _is_builtin(name: str) -> bool:
-    """Tell whether a function is Python's own and calls no other: more that follows is not its doing."""
+    """Return True if a function is Python's own and calls no other, so that it cannot cause other calls."""
     return name.partition(".")[0] in _BUILTINS
 
 
 def _is_inside(name: str) -> bool:
-    """Tell whether a function is a comprehension, or a generator expression: part of the line itself."""
+    """Return True if a function is a comprehension, or a generator expression: part of the line itself."""
     return name.endswith(("<genexpr>", "comp>"))
 
 
 def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:
-    """Return which function that calls others grew most by what one line calls; empty if none did."""
+    """Return the function with the largest growth of calls from one line, not a builtin; empty if none grew."""
     grew = [each.function for each in edges if each.function in more and not _is_builtin(each.function)]
     return min(grew, key=lambda name: (-more[name], name), default="")
 
@@ -165,7 +168,7 @@ def _times(name: str, calls: int, before: Before | None) -> str:
 
 
 def plural_times(calls: int) -> str:
-    """Write how often: ``once``, ``120,412 times``."""
+    """Write a number of times: ``once``, ``120,412 times``."""
     return "once" if calls == 1 else f"{calls:,} times"
 
 
@@ -183,7 +186,7 @@ def _beside(more: Mapping[str, int]) -> str:
 
 
 def lines_of(names: Collection[str], now: PythonCalls) -> Iterator[str]:
-    """Yield in words which lines call functions that a budget limits, the line with most calls first."""
+    """Yield in words the lines that call functions with a limit in a budget, the line with most calls first."""
     for each in sorted((each for each in now.lines if each.function in names), key=_size)[:_LINES]:
         verb = "calls" if each.direct else "leads to"
         yield f"`{each.line.function}` at {_at(each)} {verb} `{each.function}` {plural_times(each.calls)}"

@@ -1,4 +1,4 @@
-"""The calls that were counted: by function, with the lines that call; and the versions that the numbers are of."""
+"""The counted calls: by function, with the calling lines; and the versions that affect the numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Count = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
 
 
 class CallingLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How often one line of the project led to a call of a function."""
+    """The calls of a function caused by one line of the project."""
 
     line: SourceLine
     function: Annotated[str, Meta(description="The function that was called: module and qualified name.")]
@@ -24,7 +24,7 @@ class CallingLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one call of a window's code did, warm: in a round of its own, which nothing else measured."""
+    """The Python calls of a window's code, warm: in a round of its own, without any other measurement."""
 
     functions: Annotated[
         dict[str, Count], Meta(description="By function, Python's and builtin ones: module and qualified name.")
@@ -53,7 +53,7 @@ class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
     @property
     def iterations(self) -> int | None:
-        """How often loops of all functions went back to their start; None where Python does not tell."""
+        """The loop iterations of all functions; None if Python does not tell."""
         return None if self.loops is None else sum(self.loops.values())
 
     def facts(self, rounds: int) -> dict[str, tuple[int, ...]]:

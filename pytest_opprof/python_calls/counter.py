@@ -19,16 +19,16 @@ if sys.version_info >= (3, 12):
 else:
     from .profiled import TELLS_LOOPS, Observer
 
+# The generation of a full collection.
 _OLDEST = 2
-"""The generation that a full collection is of."""
 
 
 @final
 class Counter:
     """A context that counts: ``with Counter(shown) as counter: ...; counter.result()``.
 
-    Garbage is collected only where the code asks for it. The calls of this plugin, of pytest and of other test tools
-    do not count, nor do threads that one of these runs. Whatever the code raises, all is as before afterwards.
+    Garbage is collected only if the code requests it. The calls of this plugin, of pytest and of other test tools do
+    not count, nor do threads that one of these runs. Whatever the code raises, everything is restored afterwards.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Counter:
         only: Collection[str] | None = None,
         target: CodeType | None = None,
     ) -> None:
-        """*lines*: whether to find the lines that call, of the functions *only* or of all: 1 to 3 us more a call.
+        """*lines*: whether to find the calling lines, of the functions *only* or of all: 1 to 3 us more a call.
 
-        *target* is the code of the test function: what pytest and plugins do before it begins and after it returns
-        does not count. None: everything does.
+        *target* is the code of the test function: the work of pytest and plugins before and after it does not count.
+        None: everything does.
         """
         self._tally = Tally(shown, lines, only, target)
         self._observer: Observer | None = None
@@ -49,12 +49,12 @@ class Counter:
         self._began: Snapshot | None = None
         self._ended: Snapshot | None = None
         self.uncounted = ""
-        """Why nothing was counted."""
+        """The reason why nothing was counted."""
 
     def __enter__(self) -> Counter:
         self.uncounted = Observer.conflict()
         if not self.uncounted:
-            # What nobody holds any more would be freed inside, by whichever call the collector runs in.
+            # Unreferenced objects would be freed inside, by whichever call the collector runs in.
             gc.collect(1)
             self._collects = gc.isenabled()
             self._began = self._tally.snapshot()
@@ -83,16 +83,16 @@ class Counter:
             gc.enable()
 
     def _collected(self, phase: str, told: Mapping[str, int]) -> None:
-        # With the collector on, as the code may turn it, it is no one's wish.
+        # If the code turned the collector on, a collection is nobody's request.
         if phase == "start" and told.get("generation") == _OLDEST and not gc.isenabled():
             self._tally.collections += 1
 
     def snapshot(self) -> Snapshot:
-        """Return what was counted so far, for `result`."""
+        """Return the counts so far, for `result`."""
         return self._tally.snapshot()
 
     def result(self, before: Snapshot | None = None, after: Snapshot | None = None) -> PythonCalls:
-        """Return what was counted, or what was between two snapshots."""
+        """Return the counts, or the counts between two snapshots."""
         before, after = before or self._began, after or self._ended
         if not self._tally.has_begun:
             return PythonCalls(uncounted=self.uncounted or "the test function was not seen to run")
@@ -102,7 +102,7 @@ class Counter:
 
 
 def _tools_threads() -> set[int]:
-    """Return the threads that a test tool, or this plugin, runs: pytest-xdist's, that of a time-out."""
+    """Return the threads of a test tool or of this plugin: pytest-xdist's, that of a time-out."""
     found = set()
     for thread, frame in sys._current_frames().items():
         while frame is not None and not is_left_out(frame.f_code.co_filename):

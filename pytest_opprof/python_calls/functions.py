@@ -1,4 +1,4 @@
-"""Names of functions, and the packages that they are of: what a baseline keeps, and what its numbers depend on."""
+"""Names of functions, and their packages: the content of a baseline, and the versions on which its numbers depend."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from ..sites.code import HERE, Kind, first_part, in_package, kinds
 from .names import PYTHON
 
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([^"']+)["']""", re.MULTILINE)
+# The address of an object, in a name that a program made: it differs in each process.
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-"""Of an object, in a name that a program made: it differs in each process."""
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
 _BOUND = (BuiltinFunctionType, MethodWrapperType)
 _CACHE = type(cache(len))
+# Py_TPFLAGS_HEAPTYPE: a class that may be written in Python.
 _HEAP = 1 << 9
-"""Py_TPFLAGS_HEAPTYPE: a class that may be written in Python."""
 
 
 def is_left_out(file: str) -> bool:
-    """Tell whether the functions of a file are no work of the test: ours, pytest's and other test tools'."""
+    """Return True if the functions of a file are no work of the test: opprof's, pytest's and other test tools'."""
     return kinds[file] is Kind.TEST_TOOL or file.startswith(HERE)
 
 
 def name_of_code(code: CodeType, module: str) -> str:
-    """Return the name of a Python function: its module and qualified name. Python 3.10 tells no classes."""
+    """Return the name of a Python function: its module and qualified name. Python 3.10 has no classes in it."""
     return _ADDRESS.sub("0x", f"{module}.{getattr(code, 'co_qualname', code.co_name)}")
 
 
@@ -52,9 +52,9 @@ def name_of_frame(frame: FrameType) -> str:
 
 
 def name_of_callable(called: Any) -> str:
-    """Return the name of a builtin function, method or type that is called; of any other object, of its type.
+    """Return the name of a called builtin function, method or type; of any other object, of its type.
 
-    Attributes of an object whose class is written in Python are not asked for: that would run code of the program.
+    Attributes of an object whose class is written in Python are not read, because that would run code of the program.
     """
     kind = type(called)
     if isinstance(called, type):
@@ -70,13 +70,13 @@ def name_of_callable(called: Any) -> str:
     else:  # a ufunc, a function of Cython
         name = str(getattr(called, "__qualname__", None) or getattr(called, "__name__", kind.__qualname__))
         module = str(getattr(called, "__module__", None) or kind.__module__)
-        # It has the name of the function that it calls where nothing is cached.
+        # On a cache miss it calls a function of the same name.
         name += " (cached)" if kind is _CACHE else ""
     return _named(module, name)
 
 
 def key_of_bound(called: Any) -> tuple[type, str]:
-    """Return what tells a builtin method from others, without the object that it is of."""
+    """Return the key of a builtin method, without its object."""
     owner = called.__self__
     return owner if isinstance(owner, type) else type(owner), called.__name__
 
@@ -92,15 +92,16 @@ def _named(module: str, name: str) -> str:
 
 
 def resolved(name: str) -> str | None:
-    """Return what the function that a program calls *name* counts as: ``numpy.sum`` is ``numpy._core.fromnumeric.sum``.
+    """Return the counted name of the function that a program calls *name*: ``numpy.sum`` is
+    ``numpy._core.fromnumeric.sum``.
 
-    None where no module that is imported has it.
+    None if no imported module has it.
     """
     parts = name.split(".")
     for length in range(len(parts) - 1, -1, -1):
         found: Any = sys.modules.get(".".join(parts[:length]) or "builtins")
         for part in parts[length:] if found is not None else ():
-            # Nothing of the program is to run: no property, no __getattr__ of a module.
+            # No code of the program may run: no property, no __getattr__ of a module.
             found = inspect.getattr_static(found, part, None)
             found = getattr(found, "__func__", found) if isinstance(found, (staticmethod, classmethod)) else found
         if found is not None and not isinstance(found, ModuleType):
@@ -119,7 +120,7 @@ def _counts_as(found: Any) -> str:
 
 
 def is_installed(name: str) -> bool:
-    """Tell whether Python could import the package that a function is of."""
+    """Return True if Python could import the package of a function."""
     try:
         return find_spec(first_part(name)) is not None
     except (ImportError, ValueError):
@@ -127,9 +128,9 @@ def is_installed(name: str) -> bool:
 
 
 def versions(names: Iterable[str], own: Callable[[str], bool]) -> dict[str, str]:
-    """Return the version of Python, and of the packages that functions with these *names* are of.
+    """Return the version of Python, and of the packages of functions with these *names*.
 
-    *own* tells whether a package is what is tested here: its version says nothing about the environment.
+    *own* returns whether a package is under test: its version says nothing about the environment.
     """
     found = {PYTHON: f"{sys.version_info[0]}.{sys.version_info[1]}"}
     for package in {first_part(name) for name in names}:
@@ -161,7 +162,7 @@ def _version(distribution: str) -> str:
 
 @cache
 def tested_distribution(root: str) -> str:
-    """Return the name of the distribution that the folder *root* is the source of; empty where none says so."""
+    """Return the name of the distribution whose source is in the folder *root*; empty if unknown."""
     try:
         text = Path(root, "pyproject.toml").read_text(encoding="utf-8", errors="replace")[:1_000_000]
     except OSError:
@@ -172,5 +173,5 @@ def tested_distribution(root: str) -> str:
 
 
 def package_at(file: str) -> str:
-    """Return the name of the installed package that a file is in; empty where it is in none."""
+    """Return the name of the installed package of a file; empty if it is in none."""
     return first_part(path) if (path := in_package(file)) else ""

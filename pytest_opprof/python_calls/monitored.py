@@ -1,4 +1,4 @@
-"""Counts by `sys.monitoring`, from Python 3.12 on: in all threads, beside coverage and debuggers."""
+"""Count by `sys.monitoring`, from Python 3.12 on: in all threads, beside coverage and debuggers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .tally import Key, Tally
 
 assert sys.version_info >= (3, 12)  # tells type checkers, too
 _NAME = "pytest-opprof"
+# Unreserved sys.monitoring tool ids; Hypothesis takes 3.
 _IDS = (4, 3)
-"""The tool ids that Python reserves for nobody; Hypothesis takes 3."""
 _monitoring = sys.monitoring
 _events = sys.monitoring.events
 _DISABLE = sys.monitoring.DISABLE
@@ -22,7 +22,7 @@ TELLS_LOOPS = True
 
 
 class _Called:
-    """A builtin that an instruction calls, and how often it did since these calls were added to the others."""
+    """A builtin that an instruction calls, and its calls since these were last added to the others."""
 
     __slots__ = ("called", "calls", "key")
 
@@ -43,9 +43,9 @@ class Observer:
         self._called: dict[int, _Called] = {}
         """By instruction, the builtin that it called last."""
         self._rounds: dict[int, int] = {}
-        """By jump that goes back, how often it was taken."""
+        """By backward jump, the number of times it was taken."""
         self._jumps: dict[int, int] = {}
-        """The id of the code that each is in."""
+        """The id of the code of each."""
         tally.settle = self._settle
         self.error: Exception | None = None
         callbacks: dict[int, Callable[..., object]] = {
@@ -65,19 +65,20 @@ class Observer:
 
     @classmethod
     def conflict(cls) -> str:
-        """Return who holds what this needs; empty where it is free."""
+        """Return the tool that holds the required ids; empty if one is free."""
         tools = [_monitoring.get_tool(each) for each in sorted(_IDS)]
         if None in tools:
             return ""
         return f"ids 3 and 4 of sys.monitoring are in use, by {tools[0]} and {tools[1]}; counting needs one of them"
 
     def on(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._id = next(each for each in _IDS if _monitoring.get_tool(each) is None)
         _monitoring.use_tool_id(self._id, _NAME)
         for event, callback in self._callbacks.items():
             _monitoring.register_callback(self._id, event, callback)
-        _monitoring.restart_events()  # what was disabled before stays so: by us, or by who had the id before
+        # earlier disabled events stay disabled: by opprof, or by the earlier owner of the id
+        _monitoring.restart_events()
         if self._tally.target is None:
             _monitoring.set_events(self._id, sum(self._callbacks))
             return
@@ -86,7 +87,7 @@ class Observer:
         _monitoring.set_local_events(self._id, self._tally.target, _events.PY_START | _events.PY_RETURN)
 
     def _wait(self, code: CodeType, offset: int) -> object:
-        """Begin to count: the target begins, which has events of its own."""
+        """Start counting when the target begins, which has events of its own."""
         self._tally.has_begun = True
         start = self._callbacks[_events.PY_START]
         _monitoring.register_callback(self._id, _events.PY_START, start)
@@ -100,7 +101,7 @@ class Observer:
         _monitoring.set_events(self._id, 0)
         if self._tally.target is not None:
             _monitoring.set_local_events(self._id, self._tally.target, 0)
-        for event in (*self._callbacks, _events.PY_RETURN):  # to free the id does not remove them
+        for event in (*self._callbacks, _events.PY_RETURN):  # freeing the id does not remove them
             _monitoring.register_callback(self._id, event, None)
         _monitoring.free_tool_id(self._id)
         _monitoring.restart_events()
@@ -117,8 +118,8 @@ class Observer:
 
         return counts
 
-    # The callbacks run once for each call of the program. They ask for nothing that is known already, and are closures:
-    # to look up an attribute of `self` takes as long as to count.
+    # The callbacks run once for each call of the program. They repeat no known question, and are closures: looking up
+    # an attribute of `self` takes as long as counting.
 
     def _counts_starts(self) -> Callable[..., object]:
         calls, begins = self._tally.calls, self._first
@@ -199,7 +200,7 @@ class Observer:
         return None
 
     def _settle(self) -> None:
-        """Add what was counted by instruction to the tally."""
+        """Add the counts by instruction to the tally."""
         for known in list(self._called.values()):
             calls, known.calls = known.calls, 0
             self._tally.add_builtin(known.key, calls)

@@ -1,4 +1,4 @@
-"""Counts by `sys.setprofile`, before Python 3.12: in this thread, and in those that begin meanwhile."""
+"""Count by `sys.setprofile`, before Python 3.12: in this thread, and in threads that begin meanwhile."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .functions import is_left_out
 from .tally import Tally
 
 TELLS_LOOPS = False
+# CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR: resuming them sends the event of a call, too.
 _RESUMED = 0x20 | 0x80 | 0x200
-"""CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR: where they go on the event is that of a call, too."""
 
 
 class Observer:
     """Fills a `Tally` while it is on."""
 
     def __init__(self, tally: Tally, others: Collection[int]) -> None:
-        """*others* are the threads that do not count: they began before, and this sees only what begins later."""
+        """*others* are the threads that do not count: they began before, and this sees only later ones."""
         self._tally = tally
         self._is_on = False
         self._left_out: dict[int, CodeType] = {}
@@ -34,14 +34,14 @@ class Observer:
 
     @classmethod
     def conflict(cls) -> str:
-        """Return who holds what this needs; empty where it is free."""
+        """Return the tool that holds the profiler; empty if it is free."""
         if (found := sys.getprofile()) is None:
             return ""
         of = found if hasattr(found, "__qualname__") else type(found)
         return f"sys.setprofile is in use, by {of.__module__}.{of.__qualname__}"
 
     def on(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._is_on, self._around = True, getattr(threading, "_profile_hook", None)
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
@@ -58,7 +58,7 @@ class Observer:
         return f"counting failed: {type(self.error).__name__}: {self.error}" if self.error else ""
 
     def _of_target(self, frame: FrameType, event: str, called: Any) -> None:
-        """Count from where the target begins to where it returns."""
+        """Count from the beginning of the target to its return."""
         tally = self._tally
         if not tally.has_begun:
             tally.has_begun = event == "call" and frame.f_code is tally.target
@@ -67,7 +67,7 @@ class Observer:
                 tally.returns()
             self._counts(frame, event, called)
 
-    # Called for each call and return of the program: it asks for nothing that is known already.
+    # Called for each call and return of the program, so it repeats no known question.
 
     def _count(self, frame: FrameType, event: str, called: Any) -> None:
         try:
@@ -87,7 +87,7 @@ class Observer:
                 if key is not None:
                     self._tally.add_builtin(key, 1)
             elif not self._is_on:
-                sys.setprofile(None)  # a thread that goes on when counting is over
+                sys.setprofile(None)  # a thread that continues after counting
         except Exception as error:
             self.error = error
 
@@ -105,7 +105,7 @@ class Observer:
         return True
 
     def _starts_here(self, frame: FrameType) -> bool:
-        """Tell whether a generator begins, and does not go on."""
+        """Return True if a generator begins, instead of resuming."""
         start = self._starts.get(id(frame.f_code))
         if start is None:
             self._tally.know(frame)

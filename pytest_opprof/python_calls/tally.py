@@ -1,4 +1,4 @@
-"""How often each function was called so far, and from which lines: what both ways of counting fill."""
+"""The counts so far of each function and its calling lines, which both ways of counting fill."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .functions import (
 )
 from .names import LOOP
 
+# The most calls whose line is looked up, at 1 to 3 us each: the lines of a loop are known long before.
 MOST_WALKS = 300_000
-"""Of so many calls the line is looked for, which takes 1 to 3 us each: the lines of a loop are known long before."""
+# Objects that may be kept for their name, beside types and functions of modules: a bound method keeps its object alive.
 _KEPT = (MethodDescriptorType, SlotType)
-"""What may be kept for its name, beside types and functions of modules: a bound method keeps its object alive."""
+# Counted where their code begins.
 _PYTHON = (FunctionType, MethodType)
-"""What is counted where its code begins."""
+# The id of a code object, or of a kept builtin; else the type and name of a builtin method, or a name.
 Key = Any
-"""The id of a code object, or of a builtin that is kept; else the type and name of a builtin method, or a name."""
 
 
 class Snapshot(NamedTuple):
-    """How often each function was called, and loops went round, up to one moment."""
+    """The calls of each function, and loop iterations, up to one moment."""
 
     calls: Mapping[int, int]
     builtins: Mapping[Key, int]
@@ -43,31 +43,31 @@ class Snapshot(NamedTuple):
 
 
 class Tally:
-    """The counts of one counting round. Functions are told by ids; names are found when it is over."""
+    """The counts of one counting round. Functions are distinguished by ids; names are found when it is over."""
 
     def __init__(self, shown: Shown, lines: bool, only: Collection[str] | None, target: CodeType | None = None) -> None:
-        """*lines*: whether to look for the line that calls, of the functions *only*, or of all.
+        """*lines*: whether to find the calling line, of the functions *only*, or of all.
 
-        *target* is the code that counts, with what it calls; None: everything does.
+        *target* is the code that counts, with its calls; None: everything does.
         """
         self.target = target
         self.has_begun = target is None
         self.settle: Callable[[], None] | None = None
-        """Adds what was counted elsewhere."""
+        """Adds counts from elsewhere."""
         self.ended: Snapshot | None = None
-        """What was counted when the target returned."""
+        """The counts when the target returned."""
         self.shown = shown
         self.lines = lines
         self.calls: dict[int, int] = {}
         """By the id of the code of a Python function."""
         self.builtins: dict[Key, int] = {}
         self.loops: dict[int, int] = {}
-        """By the id of the code that the loop is in."""
+        """By the id of the code that contains the loop."""
         self.collections = 0
         self._only = only
         self._walks = 0
         self._called_at: Counter[tuple[int, int, Key, bool]] = Counter()
-        """By the code and line of the project, what was called, and whether the line itself did."""
+        """By the code and line of the project, the called function, and whether the line itself called it."""
         self._codes: dict[int, tuple[CodeType, str]] = {}
         """With the name of its module."""
         self._kept: dict[int, Any] = {}
@@ -75,21 +75,21 @@ class Tally:
         self._wanted: dict[Key, bool] = {}
 
     def begin(self, frame: FrameType) -> bool:
-        """Get to know the code of *frame*; return False if its calls do not count."""
+        """Register the code of *frame*; return False if its calls do not count."""
         if is_left_out(frame.f_code.co_filename):
             return False
         self.calls.setdefault(self.know(frame), 0)
         return True
 
     def know(self, frame: FrameType) -> int:
-        """Keep the code of *frame*, so that its id stays its own; return that."""
+        """Keep the code of *frame*, so that its id stays valid; return the id."""
         code = id(frame.f_code)
         if code not in self._codes:
             self._codes[code] = frame.f_code, str(frame.f_globals.get("__name__", "?"))
         return code
 
     def key(self, called: Any) -> Key:
-        """Return what tells a builtin that is called from others; None for what a Python function does."""
+        """Return the key of a called builtin; None for a Python function."""
         kind = type(called)
         if kind in _PYTHON:
             return None
@@ -115,7 +115,7 @@ class Tally:
     def walk(self, frame: FrameType | None, key: Key) -> None:
         """Count a call for the innermost line of the project that runs in *frame* or around it.
 
-        Of a function that nobody asks for only where a line of the project calls it itself.
+        For a function that is not requested, only if a line of the project calls it itself.
         """
         innermost, direct = frame, True
         if not self._wants(key):
@@ -132,11 +132,11 @@ class Tally:
             self._called_at[self.know(frame), frame.f_lineno, key, direct] += 1
 
     def goes_round(self, frame: FrameType) -> None:
-        """Count that a loop of the project goes back to its start, from the line that *frame* is at."""
+        """Count an iteration of a loop of the project, at the line of *frame*."""
         self._called_at[self.know(frame), frame.f_lineno, LOOP, True] += 1
 
     def is_own(self, file: str) -> bool:
-        """Tell whether a file is the project's, or one that is shown as if it were."""
+        """Return True if a file is the project's, or one that is shown as if it were."""
         known = self._own.get(file)
         if known is None:
             known = self._own[file] = not is_left_out(file) and self.shown.is_shown(file)
@@ -150,17 +150,17 @@ class Tally:
         return key if isinstance(key, str) else name_of_bound(*key)
 
     def returns(self, *_: object) -> None:
-        """Keep what was counted when the target returns."""
+        """Keep the counts when the target returns."""
         self.ended = self.snapshot()
 
     def snapshot(self) -> Snapshot:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         if self.settle:
             self.settle()
         return Snapshot(dict(self.calls), dict(self.builtins), dict(self.loops), self.collections)
 
     def counted(self, before: Snapshot, after: Snapshot, tells_loops: bool) -> PythonCalls:
-        """Return what was counted between two moments."""
+        """Return the counts between two moments."""
         functions, loops = Counter[str](), Counter[str]()
         for earlier, later in ((before.calls, after.calls), (before.builtins, after.builtins)):
             for key, calls in _more(earlier, later):

@@ -224,8 +224,14 @@ def _window(window: WindowResult) -> Iterator[str]:
             yield f"- {title}: {what} {_code(str(line).replace('`', ''))}"
         if len(asked) > _LINES:
             yield f"- {title}: ... and {plural(len(asked) - _LINES, 'more line')}"
+    yield from (f"- {escaped(said)}" for said in window.unknown_lines)
+    if window.looked:
+        yield f"- {escaped(window.looked)}"
+    lacks = f" (not in it: {escaped(window.trace_lacks)})" if window.trace_lacks else ""
     if window.trace:
-        yield f"- timeline: {_code(open_trace(window.trace))}"
+        yield f"- timeline: {_code(open_trace(window.trace))}{lacks}"
+    elif lacks:
+        yield f"- no trace: {escaped(window.trace_lacks)}"
     yield ""
 
 

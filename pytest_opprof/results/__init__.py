@@ -1,5 +1,4 @@
-"""What windows, tests and runs came to, and the JSON in which that travels. Imports `measure` and what is below.
+"""Results of windows, tests and runs, and the JSON in which they travel. Imports `measure` and the packages below it.
 
-A new figure of a window that `--opprof-json` is to show is a field in `window_result`; `make schemas` writes its
-schema.
+A new number of a window for `--opprof-json` is a field in `window_result`; `make schemas` writes its schema.
 """

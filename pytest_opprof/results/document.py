@@ -1,4 +1,4 @@
-"""JSON that people hand in or edit: read with bounded size, told what is wrong with it."""
+"""Read JSON that people hand in or edit: with bounded size, and with errors that say what is wrong."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 from ..errors import BaselineError
 
+# Larger files are refused: 64 MiB is some 10,000 tests.
 MAX_BYTES = 64 * 2**20
-"""Larger files are refused: 64 MiB is some 10,000 tests."""
 _CONFLICT = re.compile(r"^(?:<{7} |={7}\r?$|>{7} |\|{7} )", re.MULTILINE)
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:
-    """Return the JSON object that *path* holds, which is to be a *what*. Raises BaselineError."""
+    """Return the JSON object in *path*; *what* names it in errors. Raises BaselineError."""
     try:
-        # A pipe is opened without waiting for somebody to write; nothing is read of what has no end.
+        # Opening a pipe must not wait for a writer, and endless files must not be read.
         with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise BaselineError(f"{path}: is no regular file, so it is no {what}. Delete it")
-            # Files of the kernel say that they are empty, and are not.
+            # Files of the kernel report a size of 0, but have content.
             content = b"" if found.st_size > MAX_BYTES else file.read(MAX_BYTES + 1)
         if max(found.st_size, len(content)) > MAX_BYTES:
             raise BaselineError(f"{path}: larger than {MAX_BYTES >> 20} MiB; this is no {what}")

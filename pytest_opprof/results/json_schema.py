@@ -1,6 +1,6 @@
-"""JSON documents as msgspec Structs: decoded into them, and described by JSON Schemas that are made of them.
+"""Decode JSON documents into msgspec Structs, and generate their JSON Schemas.
 
-Imported only where a document is read: msgspec and jsonschema take longer than many a test.
+Imported only to read a document: msgspec and jsonschema take longer to import than many tests run.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Kind = TypeVar("Kind")
 
 
 def decoded(document: object, kind: type[Kind]) -> Kind:
-    """Return *document*, plain JSON, as *kind*. Raises ValueError, which says what is wrong and where."""
+    """Return *document*, plain JSON, as *kind*. Raises ValueError with the problem and its place."""
     try:
         return converted(document, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        # JSON Schema takes 3 s a megabyte, and finds better words: it is asked what is wrong, not whether.
+        # JSON Schema takes 3 s a megabyte but has better error texts, so it only explains what msgspec rejects.
         cause = error.__cause__
         told = f"{_place_of(cause.value, document)}: {cause}" if isinstance(cause, BadRange) else str(error)
         raise ValueError(next(problems(document, kind), told)) from None
 
 
 def _place_of(value: object, document: object) -> str | None:
-    """Return where *value*, the very object, stands in *document*."""
+    """Return the path of *value*, the very object, in *document*."""
     if value is document:
         return ""
     inside: Iterable[tuple[object, object]] = ()
@@ -53,8 +53,8 @@ def _schema(kind: type) -> dict[str, Any]:
 
 
 def problems(document: object, kind: type) -> Iterator[str]:
-    """Yield what JSON Schema says is wrong with *document*: where, and what."""
-    # Imported here: 50 ms that only a broken file should cost.
+    """Yield each problem that JSON Schema finds in *document*, with its place."""
+    # Imported here, since its 50 ms should burden only broken files.
     from jsonschema import Draft202012Validator
 
     for error in Draft202012Validator(msgspec.json.schema(kind, schema_hook=_schema)).iter_errors(document):
@@ -63,7 +63,7 @@ def problems(document: object, kind: type) -> Iterator[str]:
 
 
 def published(kind: type, name: str, title: str) -> str:
-    """Return the text of the JSON Schema of *kind*, as the package publishes it."""
+    """Return the text of *kind*'s JSON Schema, as the package publishes it."""
     head: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:pytest-opprof:{name}",
@@ -73,7 +73,7 @@ def published(kind: type, name: str, title: str) -> str:
 
 
 def _dedented(schema: Any) -> Any:
-    """Return *schema* with its docstrings as Python 3.13 compiles them: those before keep the indent of the code."""
+    """Return *schema* with docstrings dedented as Python 3.13 does; earlier versions keep the code's indent."""
     if isinstance(schema, dict):
         return {key: cleandoc(value) if key == "description" else _dedented(value) for key, value in schema.items()}
     return [*map(_dedented, schema)] if isinstance(schema, list) else schema

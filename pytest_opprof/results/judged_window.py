@@ -1,4 +1,4 @@
-"""A window as it was judged: which limits it broke, and what changed since its baseline."""
+"""A judged window: the limits it broke, and its changes since the baseline."""
 
 from __future__ import annotations
 
@@ -31,66 +31,66 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
 from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
 
+# If FLOPs exceed the tolerance, bytes that grew by less than this are not looked up by line, and vice versa.
 _WORK_GREW = 1.01
-"""FLOPs, or bytes, that grew by less are not looked for by line where the other grew by more than its tolerance."""
+# From this number on, ops of one line are joined into one finding.
 _SHARED_OPS = 3
-"""So many ops of one line are one finding."""
 DEPENDS = "so that depends on what ran before"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedWindow:
-    """One measured window: what it did, which limits it broke, and what changed since its baseline."""
+    """One measured window: its numbers, the limits it broke, and its changes since the baseline."""
 
     numbers: WindowNumbers
     budget: Sequence[Finding] = ()
     diff: Diff | None = None
     no_baseline: str = ""
-    """Why there is nothing to compare with; empty where there is, or where nobody asked."""
+    """The reason why there is no baseline to compare with; empty if there is one, or if none was requested."""
     processes: tuple[ProcessTimes, ...] = ()
-    """What each process timed: this one, and others if the test was measured again."""
+    """The times of each process: this one, and others if the test was measured again."""
     accepted: bool = False
-    """Whether this run takes what it measured as the baseline: then no change is a regression."""
+    """Whether this run accepts the measurement as the baseline, so that no change is a regression."""
     unseen: str = ""
-    """Why fewer calls than in the baseline may be calls that were not seen."""
+    """The reason why fewer calls than in the baseline may be calls that ran unseen."""
     weighs: str = ""
-    """That it takes no more CPU time than before, where it does more; empty where that is not known."""
+    """A remark that a window with more calls takes no more CPU time; empty if that is unknown."""
     looked: str = ""
-    """What a fresh process says of what it does more than in the baseline, where it was asked."""
+    """The result of a fresh process for the extra work, if one was asked."""
     confirmed: bool = False
     """Whether that process found the same."""
     excused: str = ""
-    """Why doing more than in the baseline is no regression."""
+    """The reason why more work than in the baseline is no regression."""
     allowed: Mapping[str, Acceptance] = field(default_factory=dict)
-    """The ops (`acceptance.TIME`: the whole window) that a commit accepts to be worse than before."""
+    """The ops (`acceptance.TIME`: the whole window) whose regression a commit accepts."""
     instead: Sequence[str] = ()
-    """At which lines its time is, where it shows no op and its baseline does."""
+    """The lines that take its time, if it shows no op although its baseline does."""
     first_uses: Sequence[str] = ()
-    """What it does more only the first time in a process, and is no finding: beside what each repeat does more."""
+    """Extra work of the first use in a process, which is no finding; reported beside the extra work of each repeat."""
     coarsely: bool = False
     """Whether its coarse time was compared with the baseline's."""
     undecided: str = ""
-    """What of its coarse time is over its limit, and why that has no verdict; empty where nothing is."""
+    """The coarse time over its limit, and why it has no verdict; empty if none is over."""
     said: Sequence[str] = ()
-    """What is to be said of its coarse time, and fails nothing."""
+    """Remarks about its coarse time, which fail nothing."""
     limits: Sequence[LimitResult] = ()
-    """Those of its budget, whether they were kept or not."""
+    """The limits of its budget, kept or broken."""
     ranks_differ: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Where all ranks were to make the same calls, the ops of which they did not: the calls on each rank."""
+    """If all ranks had to make the same calls: the ops that differ, with the calls on each rank."""
     base_sites: WindowSites | None = None
-    """Which lines asked for ops in what it is compared with; None where that is not known."""
+    """The source lines that called ops in the base; None if unknown."""
     base_sites_lost: str = ""
-    """Why it is not, where that was looked for."""
+    """The reason why they are unknown, if they were looked up."""
     sites_lost: str = ""
-    """Why it is not known which lines asked for ops, where that was to be found out."""
+    """The reason why its own source lines are unknown, if they were looked up."""
     base_functions: causes.Before | None = None
-    """How often each Python function was called in what it is compared with; None where that is not known."""
+    """The calls of each Python function in the base; None if unknown."""
     base_loops: causes.Before | None = None
-    """How often loops went round there, by function."""
+    """The loop iterations in the base, by function."""
     trace: str = ""
-    """The file with a trace of one of its rounds; empty where none was written."""
+    """The trace file of one of its rounds; empty if none was written."""
     trace_lacks: str = ""
-    """What of it is in no trace, and why, where one was asked for."""
+    """The parts missing from the trace, and why, if one was requested."""
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ class JudgedWindow:
 
     @property
     def environment(self) -> Environment:
-        """Where it was measured."""
+        """The environment of the measurement."""
         return self.numbers.environment.environment
 
     @property
@@ -107,9 +107,9 @@ class JudgedWindow:
         """The verdict against the baseline."""
         if self.diff is None:
             return Verdict.NO_BASELINE if self.no_baseline else Verdict.OK
-        # Nobody expects the times of a few rounds to be compared: there equal calls are all there is to be right.
+        # With few rounds users expect no comparison of times, so equal calls are enough for "ok".
         few = self.diff.verdict is Verdict.INCOMPARABLE and not self.untimed
-        if self.unseen and not self.accepted and not self.does_more:  # what was seen to do more is certain
+        if self.unseen and not self.accepted and not self.does_more:  # extra calls that were seen are certain
             return Verdict.UNSEEN
         if self.undecided and not self.diff.verdict.is_regression:
             return Verdict.NOISY
@@ -118,19 +118,19 @@ class JudgedWindow:
 
     @property
     def does_more(self) -> bool:
-        """Whether it does more than in its baseline, which is known without its times."""
+        """Whether it does more than its baseline, which is known without times."""
         return any(row.verdict.does_more for row in self.worse)
 
     @property
     def worse(self) -> list[Row]:
-        """The rows of ops, and of the window, that are worse than before and that nothing accepts or excuses."""
+        """The rows of ops, and of the window, that got worse and that nothing accepts or excuses."""
         if self.diff is None or self.accepted or self.excused:
             return []
         return [row for row in worse(self.diff) if row.op not in self.allowed]
 
     @property
     def _found(self) -> tuple[list[Finding], list[Finding]]:
-        """What is worse than before: what fails the test, and what a commit accepts."""
+        """All changes for the worse: those that fail the test, and those that a commit accepts."""
         found: tuple[list[Finding], list[Finding]] = [], []
         is_allowed = False
         for finding in self.diff.findings() if self.diff else ():
@@ -140,7 +140,7 @@ class JudgedWindow:
 
     @property
     def regressions(self) -> list[Finding]:
-        """What is worse than the baseline, and was not accepted."""
+        """The regressions that were not accepted."""
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
@@ -148,7 +148,7 @@ class JudgedWindow:
         return [*([] if self.excused else self._with_causes(self._found[0])), *lost]
 
     def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Return the *findings*, each with where it comes from, as far as that is known; the same is told once."""
+        """Return the *findings*, each followed by its known cause; a cause shared by several appears once."""
         found, told = [], set[str]()
         for each in findings:
             explained = self.numbers.explained.get(each.op or each.rule)
@@ -170,7 +170,7 @@ class JudgedWindow:
 
     @property
     def wanted_functions(self) -> set[str]:
-        """The Python functions of which the user will ask which lines call them."""
+        """The Python functions whose callers the user will want to see."""
         python, wanted = self.numbers.python, set[str]()
         if python is None or self.accepted:
             return wanted
@@ -186,7 +186,7 @@ class JudgedWindow:
 
     @property
     def asked(self) -> list[str]:
-        """The ops, names in a budget, or grad_nodes, of which the user will ask where they come from."""
+        """The ops, budget names or grad_nodes whose source lines the user will want to see."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
         more = [row for row in self.worse if row.verdict.does_more]
         ops = {row.op for row in more if row.is_op}
@@ -197,10 +197,10 @@ class JudgedWindow:
 
     @property
     def remarks(self) -> list[str]:
-        """What to say of a test that passes: the backend's words, improvements, and changes that were accepted."""
+        """Remarks on a passing test: the backend's, improvements, and accepted changes."""
         said_by_backend = (*self.numbers.remarks, *self.said)
         if self.diff is None:
-            # What every call leaves behind is worth a line, though nothing says that it may not.
+            # A leak on every call is worth a line even if no limit forbids it.
             return [*said_by_backend, *dict.fromkeys(self.numbers.explained.values())]
         said_by_backend = (*said_by_backend, *self.diff.not_judged)
         if self.excused:
@@ -209,12 +209,12 @@ class JudgedWindow:
         return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
 
     def with_remark(self, text: str) -> JudgedWindow:
-        """Return it with one more remark."""
+        """Return the window with one more remark."""
         return replace(self, numbers=structs.replace(self.numbers, remarks=(*self.numbers.remarks, text)))
 
     @property
     def untimed(self) -> str:
-        """Why times were not judged though there were enough rounds; empty where they were, or nobody expects it."""
+        """The reason why times were not judged despite enough rounds; empty if they were, or if nobody expects it."""
         if self.undecided:
             return self.undecided
         if self.diff is None or self.numbers.rounds < LEAST_ROUNDS:
@@ -227,22 +227,22 @@ class JudgedWindow:
 
     @property
     def times_judged(self) -> bool:
-        """Whether times were compared with a baseline's."""
+        """Whether times were compared with a baseline."""
         return self.diff is not None and not self.diff.times
 
     @property
     def findings(self) -> list[Finding]:
-        """Everything that fails the test."""
+        """All findings that fail the test."""
         return [*self._with_causes(self.budget), *self.differences, *self.regressions]
 
     @property
     def consequences(self) -> set[str | None]:
-        """The ops that fail it and are told below the cast, or the op, whose dtypes they have."""
+        """The failing ops that are reported below a cast, or below the op whose dtypes they have."""
         return {each.op for each in self.findings} - {each.op for each in self.told}
 
     @property
     def told(self) -> list[Finding]:
-        """The findings as people read them: causes with their lines, and what goes with each below it."""
+        """The findings as people read them: causes with their lines, each followed by its consequences."""
         rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         grown = {op: self.grown_of(op) for op in self.asked}
@@ -252,7 +252,7 @@ class JudgedWindow:
             for line in more if by == "calls" and op not in FACTS else ():
                 for place in _causes(line):
                     shared[place][op] = shared[place].get(op, 0) + line.more
-        # Of lines that ask for as many ops the innermost.
+        # Of lines that ask for equally many ops, the innermost comes first, so `max` picks it.
         most = max(shared, key=lambda place: len(shared[place]), default=None)
         found = found if most is None else self._of_one_line(found, most, shared[most])
         found = [
@@ -262,7 +262,9 @@ class JudgedWindow:
         return [*found, *([Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs else [])]
 
     def _of_one_line(self, findings: Sequence[Finding], place: Place, more: Mapping[str, int]) -> list[Finding]:
-        """Return *findings*, those about *more* calls of the line at *place* as one, where they are `_SHARED_OPS`."""
+        """Return *findings*, with *more* calls from the line at *place* joined if they are of `_SHARED_OPS` ops or
+        more.
+        """
         of_calls = (Verdict.NEW.value, Verdict.MORE.value)
         ops = [each.op for each in findings if each.op in more and not each.adds and each.rule in of_calls]
         if len(ops) < _SHARED_OPS:
@@ -287,12 +289,12 @@ class JudgedWindow:
         return [*others[:at], first, *together, *others[at:]]
 
     def _line(self, op: str, place: Place) -> SourceLine:
-        """Return the line at *place* that asks for *op*; of lines that say the same, the last."""
+        """Return the line at *place* that calls *op*; of duplicates, the last."""
         return [line for site in self.numbers.sites[op] for line in site.lines if line.place == place][-1]
 
     @property
     def differences(self) -> list[Finding]:
-        """The ops of which ranks did not make the same calls."""
+        """The ops whose calls differ between ranks."""
         found = []
         for op, by_rank in self.ranks_differ.items():
             said = on_ranks(dict(enumerate(by_rank)))
@@ -301,7 +303,7 @@ class JudgedWindow:
 
     @property
     def grown(self) -> dict[str, tuple[GrownLine, ...]]:
-        """The lines that ask for more than before of an op that fails it."""
+        """The source lines with extra calls or work of each failing op."""
         found: dict[str, tuple[GrownLine, ...]] = {}
         for op in self.asked:
             by, more = self.grown_of(op)
@@ -310,7 +312,7 @@ class JudgedWindow:
         return found
 
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
-        """Return the lines that ask for more of an op, and of what: calls, or FLOPs or bytes where its work grew."""
+        """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""
         if self.base_sites is None:
             return "calls", ()
         row = next((row for row in (self.diff.rows if self.diff else ()) if row.op == op), None)
@@ -321,7 +323,7 @@ class JudgedWindow:
         return "calls", ()
 
     def result(self, machine: str, parallel: bool, compared: bool) -> WindowResult:
-        """Return what is kept of it; *parallel*: other tests ran at the same time, *compared*: it has a baseline."""
+        """Return the stored result; *parallel*: other tests ran at the same time, *compared*: it has a baseline."""
         return WindowResult(
             **{name: getattr(self.numbers, name) for name in WindowNumbers.__struct_fields__},
             machine=machine,
@@ -345,11 +347,15 @@ class JudgedWindow:
             no_baseline=self.no_baseline,
             processes=() if parallel else self.processes,
             trace=self.trace,
+            trace_lacks=self.trace_lacks,
+            looked=self.looked if self.findings else "",
+            sites_lost=self.sites_lost if self.asked else "",
+            base_sites_lost=self.base_sites_lost if self.asked and self.numbers.sites else "",
         )
 
 
 def _at(finding: Finding, line: SourceLine | None) -> Finding:
-    """Return *finding* with the line that causes it."""
+    """Return *finding* with the source line that causes it."""
     if line is None:
         return finding
     where = f" at {line.file}:{line.line}"
@@ -362,7 +368,7 @@ def _with_lines(name: str) -> str:
 
 
 def _causes(line: Grown) -> Iterator[Place]:
-    """Yield the line, and each new line that calls it: of a helper that is called anew, that is the cause."""
+    """Yield the line and each new line that calls it: if a helper is newly called, the caller is the cause."""
     yield line.place
     for caller in line.callers:
         if caller.is_new:
@@ -370,7 +376,7 @@ def _causes(line: Grown) -> Iterator[Place]:
 
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:
-    """Yield by which amounts lines are compared that explain a *row*; FLOPs say more than bytes."""
+    """Yield the amounts by which lines explain a *row*; FLOPs are more telling than bytes."""
     if row is None or row.verdict is not Verdict.MORE_WORK or row.base is None or row.now is None:
         yield "calls"
         return
@@ -391,7 +397,7 @@ def limits_of(
     known: Collection[str],
     python: PythonCalls | None = None,
 ) -> Iterator[LimitResult]:
-    """Yield the limits of a *budget* with what *profile* uses of them; *known* and *python* as in `Budget.check`."""
+    """Yield the limits of a *budget* with their use in *profile*; *known* and *python* as in `Budget.check`."""
     for use in budget.uses(profile, aliases, known, python):
         most = use.limit.most
         share = use.high / most if most else None

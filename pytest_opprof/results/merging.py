@@ -1,4 +1,4 @@
-"""Runs that belong together, as one: the shards of a run, and what each of its ranks measured."""
+"""Merge runs that belong together: the shards of a run, and the measurements of its ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .window_result import RankNumbers, WindowResult, titled
 
 
 def merged(runs: Sequence[RunResult]) -> RunResult:
-    """Return shards and ranks of a run as one; of a test that several measured in the same environments, the last."""
+    """Merge shards and ranks of a run; if several measured a test in the same environments, the last wins."""
     found: dict[tuple[str, ...], dict[int | None, TestResult]] = {}
     for run in runs:
         for test in run.tests:
@@ -40,12 +40,12 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         all_of(run.commit for run in runs),
         min((run.started for run in runs if run.started), default=""),
         runs[0].rank if len(ranks) == 1 else None,
-        "\n    ".join(dict.fromkeys(run.accept for run in runs if run.accept)),  # lines of one block of Markdown
+        "\n    ".join(dict.fromkeys(run.accept for run in runs if run.accept)),  # must be lines of one Markdown block
     )
 
 
 def _stale(runs: Sequence[RunResult]) -> list[str]:
-    """Return the baselines that a run calls stale, and whose test or window no run has measured."""
+    """Return the baselines that some run calls stale and no run measured."""
     modules: dict[str, set[str]] = {}
     windows = set[str]()
     for run in runs:
@@ -62,14 +62,14 @@ def _stale(runs: Sequence[RunResult]) -> list[str]:
 
 
 def of_window(test: str, window: str, environment: str) -> str:
-    """Return how a run names a baseline of a window that its test no longer has."""
+    """Return a run's name for the baseline of a window that its test no longer has."""
     return f"{titled(test, window)} [{environment}]"
 
 
 def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:
-    """Return one test as it is of all ranks: it fails where it does on any, and is the worst.
+    """Merge one test over all ranks: it fails if any rank fails, and has the worst status.
 
-    That of the rank None is of a run alone, or of all ranks already.
+    The key None stands for a single process, or for ranks merged before.
     """
     if None in by_rank:
         return by_rank[None]
@@ -94,10 +94,10 @@ def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:
 
 
 def _across(windows: Mapping[int, WindowResult]) -> WindowResult:
-    """Return one window as it is of all ranks: the numbers are those of the first rank that has most findings."""
+    """Merge one window over all ranks, with the numbers of the first rank that has most findings."""
     ranks = sorted(windows)
     shown = max(ranks, key=lambda rank: (len(windows[rank].findings), -rank))
-    # A finding and those that only add to it stay together.
+    # A finding and its continuation lines stay together.
     found: dict[tuple[Finding, ...], list[int]] = {}
     for rank in ranks:
         told: list[list[Finding]] = []

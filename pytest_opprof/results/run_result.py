@@ -1,4 +1,4 @@
-"""What a test and a run came to: it travels from workers and fresh processes, and into ``--opprof-json``."""
+"""The results of a test and a run, which travel from workers and fresh processes, and into ``--opprof-json``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .judged_window import JudgedWindow
 from .plain import as_json, converted
 from .window_result import WindowResult
 
+# Statuses, the worst first, with their words in the summary line.
 WORDS: Mapping[Status, str] = {
     "over budget": "over budget",
     "more calls": "with more calls",
@@ -33,7 +34,6 @@ WORDS: Mapping[Status, str] = {
     "not compared": "with times not compared",
     "improved": "improved",
 }
-"""Statuses, the worst first, and how the summary line says them."""
 
 SCHEMA: Final = 4
 
@@ -41,7 +41,7 @@ SCHEMA: Final = 4
 class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     """One measured test."""
 
-    __test__ = False  # pytest: this is no test class
+    __test__ = False  # pytest must not collect it as a test class
 
     id: Annotated[str, Meta(description="The node id.")]
     outcome: Literal["", "passed", "failed", "skipped"] = ""
@@ -53,24 +53,24 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class TestRecord(TestResult, kw_only=True):
-    """One measured test, with what the run says of it at its end."""
+    """One measured test, with the run's remarks on it."""
 
     __test__ = False
 
     file: str = ""
     """The path of its file."""
     tells_sites: bool = False
-    """Whether the backends that recorded it can tell which lines ask for ops."""
+    """Whether the backends that recorded it can report source lines."""
     no_sites: str = ""
-    """Why it may not be known of some, and what to do."""
+    """The reason why some source lines may be unknown, and the remedy."""
     adapts: str = ""
-    """What makes it do more or less in each run, as far as that is known by name."""
+    """The library that makes it do more or less in each run, if known by name."""
     missing: dict[str, str] = {}
     """The windows without a baseline, and why."""
     untimed: dict[str, str] = {}
     """The windows whose times were not judged, and why."""
     table: list[str] = []
-    """Its op tables, where asked for."""
+    """Its op tables, if requested."""
 
 
 class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,7 +97,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def failing(self) -> list[TestResult]:
-        """The tests that exceed a budget or baseline, also where --opprof-report-only lets them pass."""
+        """The tests that exceed a budget or baseline, including those that --opprof-report-only lets pass."""
         return [
             test
             for test in self.tests
@@ -106,7 +106,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def status(windows: Sequence[JudgedWindow]) -> Status:
-    """Return the status of a test: the worst of its windows'."""
+    """Return the status of a test: the worst of its windows."""
     present: set[Status] = {"over budget" for window in windows if window.budget}
     present |= {"ranks differ" for window in windows if window.ranks_differ}
     present |= {_status_of(window) for window in windows}
@@ -115,7 +115,7 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
 
 
 def counted(tests: Sequence[TestResult]) -> list[str]:
-    """Return how many tests have each status, the worst first, in words; that a budget held is told beside no baseline.
+    """Return how many tests have each status, the worst first, in words; a held budget is named beside "no baseline".
 
     >>> counted([TestResult(id="a", status="slower"), TestResult(id="b", status="ok")])
     ['1 slower']
@@ -145,7 +145,7 @@ def run_of(
     rank: int | None = None,
     accept: str = "",
 ) -> RunResult:
-    """Return what a run measured."""
+    """Return the result of a run."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
     counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
     return RunResult(
@@ -165,7 +165,7 @@ def run_of(
 
 
 def write(path: Path, run: RunResult) -> None:
-    """Write the JSON of a run atomically. Raises UsageError when it cannot be written."""
+    """Write the JSON of a run atomically. Raises UsageError if that fails."""
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(run, enc_hook=as_json), indent=1) + b"\n")
     except OSError as error:
@@ -173,7 +173,7 @@ def write(path: Path, run: RunResult) -> None:
 
 
 def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
-    """Return the run that *document*, read from *path*, holds. Raises BaselineError."""
+    """Return the run in *document*, read from *path*. Raises BaselineError."""
     version = document.get("schema")
     if isinstance(version, int) and version != SCHEMA:
         raise BaselineError(

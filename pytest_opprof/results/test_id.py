@@ -1,7 +1,7 @@
-"""What a test is called: by the module whose baselines hold it, and by its own name.
+"""Identify a test: by the module whose baselines hold it, and by its own name.
 
-That is pytest's node id, but for tests outside of the root directory (``--pyargs``, ``--rootdir``): pytest may call two
-of their modules the same, and some nothing at all.
+The id is pytest's node id, except for tests outside the root directory (``--pyargs``, ``--rootdir``): there pytest may
+give two modules the same name, or none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def id_of(item: pytest.Item) -> str:
-    """Return the name of *item*: ``tests/test_a.py::test_b``; of a module elsewhere ``package.test_a::test_b``."""
+    """Return the id of *item*: ``tests/test_a.py::test_b``; outside the root directory ``package.test_a::test_b``."""
     if _is_below(item.path, item.config.rootpath):
         return item.nodeid
     module = getattr(getattr(item, "module", None), "__name__", item.path.stem)
@@ -32,7 +32,7 @@ def _is_below(path: Path, root: Path) -> bool:
 
 
 def split_id(test: str) -> tuple[str, str]:
-    """Return the module of a test, and its name there.
+    """Split a test id into its module and its name there.
 
     >>> split_id("tests/test_a.py::TestB::test_c[a::b]")
     ('tests/test_a.py', 'TestB::test_c[a::b]')
@@ -42,7 +42,7 @@ def split_id(test: str) -> tuple[str, str]:
 
 
 def is_file(module: str) -> bool:
-    """Tell whether a module is called by its file below the root directory, not by its dotted name.
+    """Return True if a module is named by its file below the root directory, not by its dotted name.
 
     >>> is_file("test_a.py"), is_file("docs/a.md"), is_file("package.tests.test_a")
     (True, True, False)
@@ -51,7 +51,7 @@ def is_file(module: str) -> bool:
 
 
 def command(test: str, flag: str, rank: Rank = ALONE) -> str:
-    """Return the command that runs *test* with *flag*, on as many ranks as there are beside *rank*.
+    """Return the command that runs *test* with *flag*, on as many ranks as now.
 
     >>> command("test_a.py::test_b[x y]", "--opprof"), command("package.test_a::test_b", "--opprof")
     ("pytest 'test_a.py::test_b[x y]' --opprof", 'pytest --pyargs package.test_a::test_b --opprof')

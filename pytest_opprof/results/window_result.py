@@ -1,4 +1,4 @@
-"""What one window did, and what became of it: the numbers that travel, are written and are shown."""
+"""The result of one window: numbers and verdict, as they travel, are written and are shown."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from ..verdict.findings import Finding
 from ..verdict.quantities import FACTS, SUMS, is_fact, named, word
 from ..verdict.verdicts import Verdict
 
+# The name of the window around a whole test body.
 BODY = "body"
-"""The name of the window that is a test's whole body."""
+# Checked in files only (`WindowResult.misfits`): a strange number from a worker must not end the run.
 Count = Annotated[int, Meta(extra_json_schema={"minimum": 0})]
-"""Checked in files alone (`WindowResult.misfits`): on its way from a worker a strange number must not end the run."""
 PerRound = tuple[Count, ...]
 
 
 class OpResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The numbers of an op, one a round; null where the backend does not know."""
+    """The numbers of an op, one for each round; null if the backend does not know."""
 
     calls: PerRound
     device_ns: Annotated[PerRound | None, Meta(description="Self time on the device.")]
@@ -47,7 +47,7 @@ class OpResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @property
     def counts(self) -> OpCounts:
-        """The least and the most of a round."""
+        """The minimum and maximum over the rounds."""
         return OpCounts(
             Range.of(self.calls),
             {dtypes: Range.of(calls) for dtypes, calls in self.dtypes.items()},
@@ -56,12 +56,12 @@ class OpResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         )
 
 
+# The source lines of the calls, by op or by its name in a budget.
 SitesByOp = dict[str, tuple[SiteCalls, ...]]
-"""By op, or by its name in a budget: which lines asked for it."""
 
 
 class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a window did, in one process."""
+    """The numbers of a window, in one process."""
 
     name: str
     environment: EnvironmentJson
@@ -140,23 +140,23 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def fastest_ns(self) -> int | None:
-        """Device time in the fastest round; None where it is not known."""
+        """Device time of the fastest round; None if unknown."""
         return min(self.total.device_ns, default=0) if self.total.device_ns is not None else None
 
     @property
     def fact_ranges(self) -> dict[str, Range]:
-        """What is known of the window as a whole: the least and the most of a round."""
+        """The known facts of the window as a whole: minimum and maximum over the rounds."""
         sums = {name: getattr(self.total, name) for name in SUMS}
         return {name: Range.of(by_round) for name, by_round in {**self.facts, **sums}.items() if by_round}
 
     @property
     def counts(self) -> dict[str, OpCounts]:
-        """The calls of each op, and what they worked on."""
+        """The calls and work of each op."""
         return {op: each.counts for op, each in self.ops.items()}
 
 
 class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What became of an op, of the time outside ops, or of a fact of the window, since the baseline."""
+    """The change of an op, of the time outside ops, or of a fact of the window, since the baseline."""
 
     op: Annotated[str, Meta(description="Or what else it is: (outside ops), peak_memory.")]
     verdict: Verdict
@@ -168,7 +168,7 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def word(self) -> str:
-        """How a table says what became of it."""
+        """The verdict, in a table's words."""
         return word(self.op, self.verdict)
 
     @property
@@ -188,12 +188,12 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     @property
     def more_calls(self) -> int:
-        """How many calls more than in the baseline it has, in the worst round."""
+        """The number of calls more than in the baseline, in the worst round."""
         return (self.now_calls.most if self.now_calls else 0) - (self.base_calls.most if self.base_calls else 0)
 
 
 class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A line that asks for an op more often than in the baseline, or for more work with as many calls."""
+    """A line with more calls of an op than in the baseline, or with more work in as many calls."""
 
     line: SourceLine
     more: Annotated[int, Meta(description="How many calls more, FLOPs or bytes.")]
@@ -205,12 +205,12 @@ class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 def amount(number: int, of: Amount) -> str:
-    """Return calls, FLOPs or bytes as people write them."""
+    """Format calls, FLOPs or bytes for people."""
     return format_flops(number) if of == "flops" else format_bytes(number) if of == "bytes" else str(number)
 
 
 class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A limit of the test's budget, and what was used of it."""
+    """A limit of the test's budget, and its use."""
 
     rule: Annotated[str, Meta(description="What it limits, as in a cause: calls, device_time, only.")]
     limit: Annotated[str, Meta(description="As people write it, with its unit.")]
@@ -223,7 +223,7 @@ class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one rank did in a window that several measured."""
+    """The numbers of one rank in a window that several ranks measured."""
 
     rank: int
     host_ns: Annotated[int, Meta(description="Wall time in the fastest round.")]
@@ -233,7 +233,7 @@ class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a window did, and what became of it."""
+    """The result of a window: its numbers and its verdict."""
 
     machine: Annotated[str, Meta(description="What decides whether times may be compared.")]
     parallel: Annotated[bool, Meta(description="Other tests ran at the same time: times mean little.")]
@@ -279,6 +279,23 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         str,
         Meta(description="The file with when everything ran in one of its rounds, a Chrome trace; empty without one."),
     ] = ""
+    trace_lacks: Annotated[
+        str, Meta(description="Which part of the window is in no trace, and why; empty where a trace has all of it.")
+    ] = ""
+    looked: Annotated[
+        str,
+        Meta(
+            description="What a fresh process found of the changes: that it confirmed them, or why it did not; empty"
+            " where none measured the test again."
+        ),
+    ] = ""
+    sites_lost: Annotated[
+        str,
+        Meta(description="Why the lines that ask for the ops that fail it are not known; empty where they are known."),
+    ] = ""
+    base_sites_lost: Annotated[
+        str, Meta(description="Why it is not known which of these lines are new; empty where that is known.")
+    ] = ""
     rank: Annotated[int | None, Meta(description="Of several ranks in one run, the one whose numbers these are.")] = (
         None
     )
@@ -286,8 +303,16 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         tuple[RankNumbers, ...], Meta(description="What each of several ranks did; none where only one is here.")
     ] = ()
 
+    @property
+    def unknown_lines(self) -> list[str]:
+        """Which source lines are not known, and why, a sentence each."""
+        ops = ", ".join(dict.fromkeys(named(finding.op) for finding in self.findings if finding.op))
+        lines = f"source lines for {ops} are not known: {self.sites_lost}" if self.sites_lost else ""
+        new = f"which of these lines are new is not known: {self.base_sites_lost}" if self.base_sites_lost else ""
+        return [said for said in (lines, new) if said]
+
     def misfits(self) -> Iterator[str]:
-        """Yield what is wrong in a file: columns that have not a number for each round, or a negative one."""
+        """Yield each problem of a file: columns without a number for each round, or with a negative one."""
         columns: list[tuple[str, Sequence[int] | None]] = [("the wall time", self.host_ns)]
         columns += [("the busy time", self.busy_ns), ("the time of communication", self.communication_ns)]
         columns += self.facts.items()
@@ -311,17 +336,17 @@ def _coarse_of(profile: OpProfile) -> Coarse | None:
 
 
 def open_trace(path: str) -> str:
-    """Return the command that shows a trace."""
+    """Return the command that opens a trace."""
     return f"opprof open {shlex.quote(path)}"
 
 
 def titled(test: str, window: str) -> str:
-    """Return how to name a window of a test."""
+    """Return the title of a window of a test."""
     return test if window == BODY else f"{test} window {window}"
 
 
 def total_of(ops: Sequence[OpResult], rounds: int) -> OpResult:
-    """Return the sums over *ops*, for files that do not have them; times and bytes of those that know them."""
+    """Return the sums over *ops*, for files without them; times and bytes only of ops that know theirs."""
 
     def summed(columns: Sequence[PerRound | None]) -> PerRound | None:
         known = [column for column in columns if column is not None]
@@ -337,7 +362,7 @@ def total_of(ops: Sequence[OpResult], rounds: int) -> OpResult:
 
 
 def _of_rounds(profile: OpProfile) -> Iterator[str]:
-    """Yield what the backend said; of rounds only where there are several: one, cold, may be anything."""
+    """Yield the backend's remarks; on single rounds only if there are several, since one cold round proves nothing."""
     yield from dict.fromkeys(text for step, text in profile.remarks if step == ALWAYS)
     rounds = defaultdict[str, list[int]](list)
     for step, text in profile.remarks if profile.steps > 1 else ():

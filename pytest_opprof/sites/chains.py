@@ -7,37 +7,37 @@ from collections.abc import Sequence
 from types import CodeType
 from typing import NamedTuple
 
+# The node of an op with an unknown chain, and the parent of the first nodes.
 UNKNOWN = 0
-"""The node of an op whose chain is not known, and the parent of where chains begin."""
+# By number of a node: the number of its caller; its file, function and line.
 Nodes = Sequence[tuple[int, str, str, int]]
-"""By number of a node: the number of its caller; its file, function and line."""
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>"))
 
 
 class Frame(NamedTuple):
-    """A line of a function that was running."""
+    """A line of a running function."""
 
     file: str
-    """Absolute; that of an example in a docstring is ``<doctest name>``."""
+    """Absolute; ``<doctest name>`` for an example in a docstring."""
     function: str
     """The qualified name; on Python 3.10 the name alone."""
     line: int
 
 
 class Chains:
-    """Chains of calls, each under a number. Keeps the code objects that they went through, never frames."""
+    """Chains of calls, each under a number. Keeps their code objects, never frames."""
 
     def __init__(self) -> None:
         self.by_instructions: dict[tuple[tuple[int, int], ...], int] = {}
-        """Nodes as `stack.here` finds them again: by the code and instruction of each frame."""
+        """Nodes for `stack.here`, by the code and instruction of each frame."""
         self._nodes = [(UNKNOWN, "", "", 0)]
         self._numbers: dict[tuple[int, str, str, int], int] = {}
-        # By id: as keys, functions of two files that read the same are equal. Codes are kept so that ids stay theirs.
+        # By id: as keys, functions of two files that read the same are equal. Codes are kept so that ids stay valid.
         self._known: dict[tuple[int, int, int], int] = {}
         self._codes: dict[int, CodeType] = {}
 
     def node(self, parent: int, code: CodeType, line: int) -> int:
-        """Return the number of *line* in *code*, called from the node *parent*; 0.2 us where it is known."""
+        """Return the number of *line* in *code*, called from the node *parent*; 0.2 us if it is known."""
         key = parent, id(code), line
         found = self._known.get(key)
         if found is None:
@@ -46,7 +46,7 @@ class Chains:
         return found
 
     def of_lines(self, lines: Sequence[Frame], caller: int = UNKNOWN) -> int:
-        """Return the number of a chain that is known as *lines*, the innermost first, called from a node."""
+        """Return the number of a chain given by *lines*, the innermost first, called from a node."""
         number = caller
         for file, function, line in reversed(lines):
             number = self._numbered((number, file, function, line))
@@ -74,7 +74,7 @@ class Chains:
             file = os.path.abspath(file)
         around, callers_file, caller, _ = self._nodes[parent]
         if code.co_name in _COMPREHENSIONS and callers_file == file:
-            # As from Python 3.12 on, where it is no function of its own.
+            # As from Python 3.12 on, where a comprehension is no function of its own.
             parent, function = around, caller
         return self._numbered((parent, file, function, line))
 
@@ -86,7 +86,7 @@ class Chains:
 
 
 def frames_of(nodes: Nodes, node: int) -> tuple[Frame, ...]:
-    """Return the chain of *node* in frozen chains, the innermost frame first; empty for one that is not known."""
+    """Return the chain of *node* in frozen chains, the innermost frame first; empty for an unknown one."""
     frames = []
     while node:
         node, file, function, line = nodes[node]

@@ -1,4 +1,4 @@
-"""Whose code a file is: lines of the user's and of packages can be sites; those of frameworks and tools cannot.
+"""The owner of a file: lines of the user and of packages can be sites; lines of frameworks and tools cannot.
 
 An op that a framework runs belongs to the line that called the framework.
 """
@@ -14,31 +14,29 @@ from contextlib import contextmanager
 from enum import Enum
 from types import CodeType
 
+# Packages whose lines are no sites, unless they are under test: their ops are the counted ones.
 FRAMEWORKS = frozenset(
     "cupy cupy_backends cupyx functorch jax jax_cuda12_pjrt jax_cuda12_plugin jax_cuda13_pjrt jax_cuda13_plugin jaxlib"
     " llvmlite megengine mindspore ml_dtypes numba numpy onnxruntime tensorflow torch torch_npu torchgen triton".split()
 )
-"""Packages whose lines are no sites, unless they are what is tested here: their ops are what is counted."""
+# Packages that run no ops, but 200,000 lines at torch.compile's first use of them: a tracer would give up. Only as
+# installed packages: a checkout of one is somebody's work.
 THEIR_TOOLS = frozenset(
     "_distutils_hack filelock fsspec jinja2 markupsafe mpmath networkx packaging pkg_resources setuptools sympy"
     " typing_extensions".split()
 )
-"""Packages that run no ops, but 200,000 lines where torch.compile uses them first: a tracer would give up.
-
-Only as they are installed: a checkout of one is somebody's work.
-"""
+# Packages that call tests. So do all in site-packages whose names begin with ``pytest_``.
 TEST_TOOLS = frozenset(
     "_hypothesis_pytestplugin _pytest coverage execnet flaky hypothesis pluggy py pytest xdist".split()
 )
-"""Packages that call tests. So do all in site-packages whose names begin with ``pytest_``."""
+# Matches the folder of installed packages, of whatever environment.
 _PACKAGES = re.compile(r".*[\\/](?:site|dist)-packages[\\/]", re.DOTALL)
-"""Matches the folder of installed packages, of whatever environment."""
+# The folder of this package.
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-"""The folder of this package."""
 
 
 class Kind(Enum):
-    """What lines of a file are."""
+    """The kind of a file's lines."""
 
     TRACED = "sites: the user's, or a package's"
     HIDDEN = "a framework's, the standard library's or ours: the line that called them is the site"
@@ -46,7 +44,7 @@ class Kind(Enum):
 
 
 class Kinds(dict[str, Kind]):
-    """The kind of each file, by `CodeType.co_filename`; found when it is asked for first."""
+    """The kind of each file, by `CodeType.co_filename`; found at its first use."""
 
     def __init__(self) -> None:
         self._root: frozenset[str] = frozenset()
@@ -54,7 +52,7 @@ class Kinds(dict[str, Kind]):
 
     @contextmanager
     def of_run(self, root: str | os.PathLike[str], shown: Iterable[str] = ()) -> Iterator[None]:
-        """Take code below *root*, and packages with the names *shown*, for what is tested meanwhile."""
+        """Treat code below *root*, and packages with the names *shown*, as code under test meanwhile."""
         before = self._root, self._shown, dict(self)
         self.clear()
         self._root, self._shown = frozenset([os.path.abspath(root), os.path.realpath(root)]), frozenset(shown)
@@ -66,7 +64,7 @@ class Kinds(dict[str, Kind]):
             self.update(known)
 
     def hides(self, package: str) -> bool:
-        """Tell whether lines of an installed *package* are hidden, by its name."""
+        """Return True if lines of an installed *package* are hidden, by its name."""
         return package in FRAMEWORKS | THEIR_TOOLS and package not in self._shown
 
     def __missing__(self, file: str) -> Kind:
@@ -95,17 +93,17 @@ class Kinds(dict[str, Kind]):
         return Kind.HIDDEN if framework and not is_tested else Kind.TRACED
 
 
+# By file, not by code object: functions of two files that read the same are equal, and hashing one takes longer.
 kinds = Kinds()
-"""By file, not by code object: functions of two files that read the same are equal, and hashing one takes longer."""
 
 
 def is_traced(code: CodeType) -> bool:
-    """Tell whether lines of *code* can be sites."""
+    """Return True if lines of *code* can be sites."""
     return kinds[code.co_filename] is Kind.TRACED
 
 
 def in_package(file: str) -> str:
-    """Return the path of an installed *file* below its site-packages (``einops/_backends.py``), else nothing."""
+    """Return the path of an installed *file* below its site-packages (``einops/_backends.py``), else ""."""
     found = _PACKAGES.match(file)
     return file[found.end() :] if found else ""
 
@@ -116,12 +114,12 @@ def first_part(path: str) -> str:
 
 
 def is_test_tool(package: str) -> bool:
-    """Tell whether a package calls tests, by its name."""
+    """Return True if a package calls tests, by its name."""
     return package in TEST_TOOLS or package.startswith("pytest_")
 
 
 def _is_installed(package: str) -> bool:
-    """Tell whether a package outside of site-packages was put there by an installer (pip's ``--target``)."""
+    """Return True if an installer put a package outside of site-packages there (pip's ``--target``)."""
     folder, name = os.path.split(package)
     try:
         beside = os.listdir(folder)
@@ -131,7 +129,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _folders(packages: Iterable[str]) -> list[str]:
-    """Return where those of the *packages* are that are imported: a checkout, an archive, pip's ``--target``."""
+    """Return the folders of the imported *packages*: a checkout, an archive, pip's ``--target``."""
     modules = [getattr(sys.modules.get(name), "__dict__", {}) for name in packages]
     files = [(module.get("__file__") or "", "__path__" in module) for module in modules]
     folders = [os.path.dirname(file) if is_package else file for file, is_package in files]

@@ -1,4 +1,4 @@
-"""What both line tracers do: say where the program is, and give up where that takes too long."""
+"""Shared by both line tracers: report the program's line, and give up if that takes too long."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import FrameType
 from ..errors import BackendError
 from .chains import UNKNOWN, Chains
 
+# The most calls of a tracer's `on_site`: 0.2 s with marks. Pure Python takes 20 to 45 times as long while it is traced.
 MOST_MARKS = 200_000
-"""How often a tracer calls `on_site`: 0.2 s with marks. Pure Python takes 20 to 45 times as long while it is traced."""
 
 
 class LineTracer(ABC):
@@ -21,17 +21,17 @@ class LineTracer(ABC):
     """
 
     _running: LineTracer | None = None
-    """The one that runs in this process."""
+    """The tracer that runs in this process."""
 
     def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
         """*on_site* is called with a node of *chains* whenever the program comes to another one.
 
-        That is at each line that is not the one before, and where a function returns into its caller's line.
+        That is at each line that differs from the one before, and when a function returns into its caller's line.
         """
         self.now = UNKNOWN
         """The node at which the program is."""
         self.capped = False
-        """Whether there were more than `MOST_MARKS`: from there on nothing is known, as `on_site` was told, too."""
+        """Whether there were more than `MOST_MARKS`: later lines are unknown, as `on_site` was told, too."""
         self.replaced = False
         """Whether the program, or an exception in *on_site*, ended the tracing before `stop`: nodes may be wrong."""
         self.chains = chains
@@ -39,9 +39,9 @@ class LineTracer(ABC):
         self._marks = 0
 
     def start(self, frame: FrameType) -> None:
-        """Begin in *frame*, which opened the window, and in those around it, to which the program may return.
+        """Begin in *frame*, which opened the window, and in the frames around it, to which the program may return.
 
-        Raises BackendError where lines cannot be traced now.
+        Raises BackendError if lines cannot be traced now.
         """
         reason = self.unavailable()
         if reason:
@@ -54,7 +54,7 @@ class LineTracer(ABC):
             raise
 
     def stop(self) -> None:
-        """End, and put back what traced before; nothing where it has ended."""
+        """End, and restore the earlier tracer; nothing happens if it has ended."""
         if LineTracer._running is not self:
             return
         LineTracer._running = None
@@ -64,7 +64,7 @@ class LineTracer(ABC):
     @classmethod
     @contextmanager
     def joined(cls, chains: Chains, on_site: Callable[[int], None]) -> Iterator[bool]:
-        """Call *on_site*, too, in the context, if a tracer runs for the same *chains*: give whether one does."""
+        """Call *on_site*, too, in the context, if a tracer runs for the same *chains*; yield whether one does."""
         running = LineTracer._running
         if running is None or running.chains is not chains:
             yield False
@@ -84,7 +84,7 @@ class LineTracer(ABC):
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Say why no tracer can start now, or return None if one can."""
+        """Return why no tracer can start now, or None if one can."""
         if LineTracer._running is not None:
             return "call sites are being traced already; one window at a time can do so, in one thread"
         return cls._conflict()
@@ -92,15 +92,15 @@ class LineTracer(ABC):
     @classmethod
     @abstractmethod
     def _conflict(cls) -> str | None:
-        """Say which other tool is in the way."""
+        """Return the name of a conflicting tool."""
 
     @abstractmethod
     def _begin(self, frame: FrameType) -> None:
-        """Trace *frame*, those around it, and what they call."""
+        """Trace *frame*, the frames around it, and their calls."""
 
     @abstractmethod
     def _pause(self) -> None:
-        """Trace no more, at a call of `_moved`."""
+        """Stop tracing, at a call of `_moved`."""
 
     @abstractmethod
     def _end(self) -> None:

@@ -1,8 +1,9 @@
-"""Which lines ask for an op more often than those of a baseline did, though code was edited, moved and renamed since.
+"""Find the lines with more calls of an op than in a baseline, though code was edited, moved and renamed since.
 
-The lines of both sides are paired, the surest first: those that say the same, then the likest of each function. What
-one line of a function has more and another less was moved there (a line split in two), and is not told; nor is what one
-function has more on a line like that on which another has less. `benchmarks/site_matching.py` measures it.
+The lines of both sides are paired, the surest first: lines with the same text, then the most similar ones of each
+function. If one line of a function has more calls and another fewer, the calls were moved (a line split in two), and
+are not reported; neither are extra calls of one function on a line like one on which another function has fewer.
+`benchmarks/site_matching.py` measures it.
 """
 
 from __future__ import annotations
@@ -16,35 +17,35 @@ from typing import TypeVar
 
 from .places import Amount, Calls, Chain, OpSites, Place, Site, near
 
+# The most pairs of words that are compared for one op of one window, 150 for a pair of usual lines: 0.6 s at worst.
+# Edited lines beyond this are reported as new.
 MOST_COMPARED = 3_000_000
-"""How many pairs of words are compared of one op of one window, 150 for a pair of usual lines: 0.6 s at worst. Lines
-that were edited and would need more are told as new."""
+# The least similarity of two lines (0 to 1, plus the bonuses below) that are one, within a function and across two.
 _LEAST_WITHIN, _LEAST_ACROSS = 0.3, 0.7
-"""How alike two lines are at least (0 to 1, and what is added below) that are one, in a function and in two."""
+# The bonus for lines that begin with the same word (the name assigned to), of one file, and of functions of one name.
+# These five were chosen on ten projects, and are as good on nine others.
 _SAME_START, _SAME_FILE, _SAME_NAME = 0.2, 0.1, 0.1
-"""What is added where lines begin with the same word (the name assigned to), are of one file, and of functions of one
-name. These five were chosen on ten projects, and are as good on nine others."""
+# The part of a line that is read: difflib takes the square of it.
 _MOST_LETTERS, _MOST_WORDS = 400, 50
-"""What is read of a line: difflib takes the square of it."""
 _Function = tuple[str, str]
 _Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A line that has more calls than before, or more FLOPs or bytes in place of them."""
+    """A line with more calls than before, or with more FLOPs or bytes in their place."""
 
     chain: Chain
-    """The line, and the way to it that most of the calls took that are more."""
+    """The line, and the path to it of most of the extra calls."""
     before: Calls
     now: Calls
     backward_before: Calls
-    """Those of *before* that are of backward ops."""
+    """The calls of *before* by backward ops."""
     backward_now: Calls
     is_new: bool
-    """Whether no line of the baseline is this one."""
+    """Whether no line of the baseline matches it."""
     callers: tuple[Grown, ...] = ()
-    """The lines that call the function of this one more often than before; of a new one nobody knows."""
+    """The lines that call this one's function more often than before; unknown for a new function."""
 
     @property
     def place(self) -> Place:
@@ -53,15 +54,15 @@ class Grown:
 
     @property
     def more(self) -> int:
-        """How many calls more it has."""
+        """The number of extra calls."""
         return self.now.most - self.before.most
 
 
 def grown(before: OpSites, now: OpSites, by: Amount = "calls") -> tuple[Grown, ...]:
-    """Return the lines that have more calls of an op than *before*, or more FLOPs or bytes: the one with most first.
+    """Return the lines with more calls of an op than *before*, or more FLOPs or bytes: the largest increase first.
 
-    There is one where the op has more calls, all of them by lines that are known. Where rounds differ, the most counts.
-    There is none where an amount is not known of every line.
+    There is one if the op has more calls, all of them on known lines. If rounds differ, the maximum counts. There is
+    none if an amount is unknown for some line.
     """
     sides = _amounts(near(before), by), _amounts(near(now), by)
     return () if sides[0] is None or sides[1] is None else _Comparison().grown(sides[0], sides[1])
@@ -79,7 +80,7 @@ class _Line:
 
     place: Place
     function: _Function
-    """As it is called now."""
+    """Its current name."""
     text: str
     words: list[str]
     sites: dict[Site, Calls] = field(default_factory=dict)
@@ -94,7 +95,7 @@ class _Line:
         return Calls.total(calls for site, calls in self.sites.items() if site.is_backward or not backward)
 
     def outside(self, inner: int) -> OpSites:
-        """Return its sites without as many of their *inner* frames."""
+        """Return its sites without their *inner* innermost frames."""
         return {
             Site(site.chain[inner:], site.is_backward): calls
             for site, calls in self.sites.items()
@@ -104,15 +105,16 @@ class _Line:
 
 @dataclass(slots=True)
 class _Change:
-    """A line of the baseline and what it is now; one of them is None where it is gone or new."""
+    """A line of the baseline and its counterpart now; None if it is gone or new."""
 
     old: _Line | None
     new: _Line | None
     function: _Function
     more: int
-    """How many calls more it has that are not found to have been moved; below 0: less."""
+    """The number of extra calls that were not moved; below 0: fewer."""
 
 
+# The keys by which lines of the same text are paired, the surest first.
 _KEYS: tuple[Callable[[_Line], Hashable], ...] = (
     lambda line: line.place,
     lambda line: (line.place.function, line.text),
@@ -120,17 +122,16 @@ _KEYS: tuple[Callable[[_Line], Hashable], ...] = (
     lambda line: line.text,
     lambda line: (line.function, line.text),
 )
-"""By what lines are paired that say the same, the surest first."""
 
 
 class _Comparison:
-    """One use of `grown`, which bounds what it takes."""
+    """One use of `grown`, with a bound on its work."""
 
     def __init__(self) -> None:
         self._left = MOST_COMPARED
 
     def grown(self, before: OpSites, now: OpSites) -> tuple[Grown, ...]:
-        """Return the lines that have more calls, with their callers, which are found in the same way."""
+        """Return the lines with more calls, with their callers, which are found in the same way."""
         changes = self._changes(_lines(before), _lines(now))
         of_function: dict[_Function, list[_Change]] = defaultdict(list)
         for change in changes:
@@ -142,7 +143,7 @@ class _Comparison:
         return tuple(sorted(found, key=lambda each: (-each.more, each.chain)))
 
     def _changes(self, old: dict[Place, _Line], new: dict[Place, _Line]) -> list[_Change]:
-        """Pair the lines of two sides, and return how the calls of each changed."""
+        """Pair the lines of two sides, and return the change of each one's calls."""
         renamed = _renamed({line.function for line in old.values()}, {line.function for line in new.values()})
         for line in old.values():
             line.function = renamed.get(line.function, line.function)
@@ -165,7 +166,7 @@ class _Comparison:
         return found + [_Change(None, line, line.function, line.calls) for line in new.values()]
 
     def _move_across(self, changes: Sequence[_Change]) -> None:
-        """Take what new lines have more for what lines like them have less, in any function."""
+        """Subtract the extra calls of new lines from the missing calls of similar lines, in any function."""
         less = {change.old.place: change for change in changes if change.old and change.more < 0}
         more = {change.new.place: change for change in changes if change.new and not change.old and change.more > 0}
         lost = [change.old for change in less.values() if change.old]
@@ -179,7 +180,7 @@ class _Comparison:
             gone, here = less[old.place], more[new.place]
             if gone.more < 0 < here.more:
                 if not here.old and old.calls == -gone.more <= here.more:
-                    here.old = old  # the whole of it, so that the one is what the other was
+                    here.old = old  # the whole of it, because the one replaces the other
                 _move([gone], [here])
 
     def _likest(
@@ -188,12 +189,12 @@ class _Comparison:
         bonus: Callable[[_Line, _Line], float],
         least: float,
     ) -> Iterator[tuple[_Line, _Line]]:
-        """Yield those of before that a line may be, with it: the likest of all first."""
+        """Yield the earlier lines that a line may correspond to, with it: the most similar first."""
         found = []
-        # No letters but words: `y = x.float()` and `z = x.float()` share six of seven.
+        # Words instead of letters: `y = x.float()` and `z = x.float()` share six of seven.
         matcher = SequenceMatcher[str](autojunk=False)
         for new, lines in candidates:
-            matcher.set_seq2(new.words)  # what is second is remembered
+            matcher.set_seq2(new.words)  # the second sequence is cached
             for old in lines:
                 self._left -= len(old.words) * len(new.words) + 1
                 if self._left < 0:
@@ -218,16 +219,16 @@ class _Comparison:
         )
 
     def _callers(self, old: _Line, new: _Line) -> tuple[Grown, ...]:
-        """Return who calls the function of a line more often than before."""
+        """Return the lines that call the function of a line more often than before."""
         inner = 1
         if old.function != new.function:
-            # Taken out of the function that calls it now, the line was its own caller. The other way round: put in.
+            # If it was extracted from its present caller, the line was its own caller. The other way round: inlined.
             inner = 0 if old.function in new.callers else 2 if new.function in old.callers else 1
         return self.grown(old.outside(inner), new.outside(1))
 
 
 def _lines(sites: OpSites) -> dict[Place, _Line]:
-    """Return the lines that ask for the op, by their place."""
+    """Return the lines of the op, by their place."""
     found: dict[Place, _Line] = {}
     for site, calls in sites.items():
         if site.chain:
@@ -241,7 +242,7 @@ def _lines(sites: OpSites) -> dict[Place, _Line]:
 
 
 def _plain(text: str) -> str:
-    """Return a line without what a formatter may change: spaces, comment, last comma, kind of quotes."""
+    """Return a line without the parts that a formatter may change: spaces, comment, last comma, kind of quotes."""
     text = " ".join(text[:_MOST_LETTERS].split())
     return re.sub(r" #.*$", "", text).rstrip(",").replace("'", '"')
 
@@ -251,7 +252,7 @@ def _alone(
     new: Iterable[_Kind],
     key: Callable[[_Kind], Hashable],
 ) -> list[tuple[_Kind, _Kind]]:
-    """Return what has a key that only one of each side has."""
+    """Return the pairs whose key only one item of each side has."""
     before: dict[Hashable, list[_Kind]] = defaultdict(list)
     now: dict[Hashable, list[_Kind]] = defaultdict(list)
     for each in old:
@@ -262,7 +263,7 @@ def _alone(
 
 
 def _renamed(old: set[_Function], new: set[_Function]) -> dict[_Function, _Function]:
-    """Return what functions are called now that went to another file, or class, and are the only ones of their name."""
+    """Return the new names of functions that moved to another file or class, and are the only ones of their name."""
     gone, come = old - new, new - old
     files = dict(_alone(gone, come, lambda function: function[1]))
     gone, come = gone - files.keys(), come - set(files.values())
@@ -275,7 +276,7 @@ def _last(function: str) -> str:
 
 
 def _move(less: Iterable[_Change], more: Iterable[_Change]) -> None:
-    """Take what lines have more for what others have less: new lines first, and last those that say the same still."""
+    """Subtract extra calls of some lines from missing calls of others: new lines first, unchanged text last."""
 
     def order(change: _Change) -> tuple[bool, bool, int]:
         old, new = change.old, change.new

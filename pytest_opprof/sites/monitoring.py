@@ -1,4 +1,4 @@
-"""The line tracer of Python 3.12 and later, by `sys.monitoring`: beside coverage and debuggers."""
+"""The line tracer of Python 3.12 and later, by `sys.monitoring`: works beside coverage and debuggers."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .stack import here, running
 assert sys.version_info >= (3, 12)  # tells type checkers, too
 _TRACED = Kind.TRACED
 _NAME = "pytest-opprof"
+# Unreserved sys.monitoring tool ids; the first free one is used. Hypothesis takes 3.
 _IDS = (4, 3)
-"""Those for which Python names no use, the first that is free. Hypothesis takes 3."""
 _monitoring = sys.monitoring
 _events = sys.monitoring.events
 _DISABLE = sys.monitoring.DISABLE
+# The last two can only be requested for all code; the others are, once, to decide whether code is traced.
 _EVERYWHERE = _events.PY_START | _events.PY_RESUME | _events.PY_THROW | _events.PY_UNWIND
-"""The last two have to be asked for everywhere; the others are, once, to know whether code is traced."""
 _IN_TRACED_CODE = _events.LINE | _events.PY_RETURN | _events.PY_YIELD
 
 
 class _Call:
-    """A function that runs: the node that called it, and the one where the program is when it returns."""
+    """A running function: the node that called it, and the node to which it returns."""
 
     __slots__ = ("back", "code", "nodes", "parent")
 
@@ -39,7 +39,7 @@ class _Call:
 
 
 class MonitoringTracer(LineTracer):
-    """Follows calls and returns on a stack; looks at frames where that cannot be right."""
+    """Follows calls and returns on a stack; reads frames if the stack cannot be right."""
 
     def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
         super().__init__(chains, on_site)
@@ -76,7 +76,8 @@ class MonitoringTracer(LineTracer):
             self._moved(node)
         for event, callback in self._callbacks.items():
             _monitoring.register_callback(self._id, event, callback)
-        _monitoring.restart_events()  # what was disabled before stays so: by us, or by who had the id before
+        # earlier disabled events stay disabled: by opprof, or by the earlier owner of the id
+        _monitoring.restart_events()
         _monitoring.set_events(self._id, _EVERYWHERE)
 
     def _pause(self) -> None:
@@ -88,13 +89,13 @@ class MonitoringTracer(LineTracer):
 
     def _end(self) -> None:
         self._pause()
-        for event in self._callbacks:  # to free the id does not remove them
+        for event in self._callbacks:  # freeing the id does not remove them
             _monitoring.register_callback(self._id, event, None)
         _monitoring.free_tool_id(self._id)
         _monitoring.restart_events()
 
     def _follow(self, frame: FrameType) -> int:
-        """Make the stack anew of what runs in *frame* and around it; return the node of *frame*."""
+        """Rebuild the stack from *frame* and the frames around it; return the node of *frame*."""
         self._stack = [_Call(UNKNOWN, UNKNOWN, None)]
         node = UNKNOWN
         for each in reversed(running(frame, self._until)):
@@ -133,7 +134,7 @@ class MonitoringTracer(LineTracer):
             self._go_on(code, frame, here(self.chains, frame.f_back, self._until))
 
     def _go_on(self, code: CodeType, frame: FrameType, parent: int) -> None:
-        """A generator or coroutine goes on in the middle of a line, called from *parent*."""
+        """Resume a generator or coroutine in the middle of a line, called from *parent*."""
         self._enter(code, parent, self.now)
         self._moved(self.chains.node(parent, code, frame.f_lineno))
 

@@ -1,4 +1,4 @@
-"""Lines of code that ask for ops, named by what they say: a number would change with every line above them."""
+"""Lines of code that call ops, named by their text: a number would change with every line above them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ class Place(NamedTuple):
     function: str
     """Its qualified name: ``Block.forward``."""
     text: str
-    """What the line says, without its indent."""
+    """The text of the line, without its indent."""
 
 
+# The most frames of a chain that are kept and compared: recursive code has chains as long as Python's stack.
 MOST_FRAMES = 30
-"""How many frames of a chain are kept and compared: code that calls itself has chains as long as Python's stack."""
+# The line that called an op, the line that called its function, and so on outwards.
 Chain = tuple[Place, ...]
-"""The line that asked for an op, the line that called its function, and so on outwards."""
 
 
 class Site(NamedTuple):
-    """Where ops come from: a chain of calls; of backward ops, that of the forward op that they belong to."""
+    """The source of ops: a chain of calls; for backward ops, that of their forward op."""
 
     chain: Chain
     is_backward: bool = False
 
 
+# The amounts by which lines are compared.
 Amount = Literal["calls", "flops", "bytes"]
-"""By what lines are compared."""
 
 
 class Calls(NamedTuple):
-    """Calls in one round: the fewest and the most of all rounds. What they work on, where it is known."""
+    """Calls in one round: the fewest and the most of all rounds. Their work, if known."""
 
     fewest: int
     most: int
@@ -48,7 +48,7 @@ class Calls(NamedTuple):
 
     @classmethod
     def total(cls, every: Iterable[Calls]) -> Calls:
-        """Return the calls of several sites together; their work is known where that of each is."""
+        """Return the sum of several sites' calls; their work is known only if that of each is."""
         found = [*every]
         nbytes, flops = (
             sum(each or 0 for each in column) if column and None not in column else None
@@ -57,20 +57,20 @@ class Calls(NamedTuple):
         return cls(sum(each.fewest for each in found), sum(each.most for each in found), nbytes, flops)
 
     def of(self, amount: Amount) -> Calls | None:
-        """Return FLOPs or bytes in place of the calls; None where they are not known."""
+        """Return FLOPs or bytes in place of the calls; None if unknown."""
         number = self.flops if amount == "flops" else self.bytes
         return self if amount == "calls" else None if number is None else Calls(number, number)
 
 
+# The calls of one op in one window, by source line.
 OpSites = Mapping[Site, Calls]
-"""The calls of one op in one window, by where they come from."""
 
+# The sites of every op of one window.
 WindowSites = Mapping[str, OpSites]
-"""Those of every op of one window."""
 
 
 def near(sites: OpSites) -> OpSites:
-    """Return *sites* with no more than the innermost frames of their chains."""
+    """Return *sites* with only the innermost frames of their chains."""
     found: dict[Site, Calls] = {}
     for site, calls in sites.items():
         inner = Site(site.chain[:MOST_FRAMES], site.is_backward)

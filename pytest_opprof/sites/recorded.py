@@ -1,4 +1,4 @@
-"""Lines in files of other tools: which of them can be sites, judged by the names of files of any machine."""
+"""Lines in files of other tools: decide which can be sites, by the names of files of any machine."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from functools import lru_cache
 from .chains import Frame
 from .code import Kind, first_part, is_test_tool, kinds
 
+# Matches the standard library's folder, of whatever Python.
 _LIBRARY = re.compile(
     r".*[\\/]lib(?:64)?[\\/]python3\.\d+[\\/](?!(?:site|dist)-packages[\\/])", re.DOTALL | re.IGNORECASE
 )
-"""Matches the standard library's folder, of whatever Python."""
 
 
 def recorded(frames: Iterable[Frame]) -> tuple[Frame, ...]:
-    """Return those of *frames*, the innermost first, whose lines can be sites, up to the test tool that called them.
+    """Return the *frames*, the innermost first, whose lines can be sites, up to the test tool that called them.
 
-    A relative file (PyTorch leaves out the folder where Python found it) is one below the current directory, if there
-    is such a one.
+    A relative file (PyTorch leaves out the folder where Python found it) is one below the current directory, if such a
+    file exists.
     """
     found = []
     for frame in frames:

@@ -1,4 +1,4 @@
-"""The line tracer of Python 3.10 and 3.11, by `sys.settrace`: a thread has place for one tracer."""
+"""The line tracer of Python 3.10 and 3.11, by `sys.settrace`: a thread has room for one tracer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .stack import here, running
 
 Trace = Callable[[FrameType, str, Any], Any]
 _TRACED = Kind.TRACED
+# Flags of code that resumes where it stopped.
 _CAN_WAIT = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-"""Flags of code that is called again where it stopped."""
 
 
 class SettraceTracer(LineTracer):
-    """Takes the place of coverage's tracer while it runs: lines of the window are not covered then.
+    """Replaces coverage's tracer while it runs: lines of the window are not covered then.
 
-    Python 3.10 does not trace ``__del__``. Where throw() is swallowed by a generator that others wait for with ``yield
-    from``, they go on untold; the rest of that line, and of the one with the throw(), may be taken for another.
+    Python 3.10 does not trace ``__del__``. If a generator swallows a throw() while others wait for it with ``yield
+    from``, they resume unnoticed; the rest of that line, and of the line with the throw(), may be assigned to another.
     """
 
     def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
@@ -32,7 +32,7 @@ class SettraceTracer(LineTracer):
         """By parent and the id of the code, which they keep."""
         self._before: Any = None
         self._outer: dict[Trace, Any] = {}
-        """What traced each of the frames that ran when the window was opened, by what does so now."""
+        """The earlier tracer of each frame that ran when the window was opened, by the present one."""
         self._until: CodeType | None = None
 
     @classmethod
@@ -64,7 +64,7 @@ class SettraceTracer(LineTracer):
     def _end(self) -> None:
         tracer = sys.gettrace()
         self.replaced = tracer != (None if self.capped else self._call)
-        frame: FrameType | None = sys._getframe()  # others wait: when they go on, who traces then is asked first
+        frame: FrameType | None = sys._getframe()  # others wait: when they resume, their tracer is asked first
         while frame is not None:
             local = frame.f_trace
             if local is not None and getattr(local, "__module__", "") == __name__:
@@ -74,24 +74,24 @@ class SettraceTracer(LineTracer):
             sys.settrace(self._before)
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Trace | None:  # pragma: no cover  # see _moved
-        """Trace each function that is called, if its lines can be sites."""
+        """Trace each called function whose lines can be sites."""
         code = frame.f_code
         if kinds[code.co_filename] is not _TRACED:
             return None
         waits = code.co_flags & _CAN_WAIT
-        # throw() and close() go past the coroutines that wait for this one: only frames tell who called it.
+        # throw() and close() go past the coroutines that wait for this one, so only frames show the caller.
         parent = here(self.chains, frame.f_back, self._until) if waits else self.now
         local = self._locals.get((parent, id(code)))
         if local is None:
             local = self._locals[parent, id(code)] = self._local(parent, code)
-        if waits:  # it goes on in the middle of a line
+        if waits:  # it resumes in the middle of a line
             node = self.chains.node(parent, code, frame.f_lineno)
             if node != self.now:
                 self._moved(node)
         return local
 
     def _local(self, parent: int, code: CodeType) -> Trace:
-        """Return what traces the lines of *code* called from *parent*, to which it returns."""
+        """Return the tracer of the lines of *code* called from *parent*, to which it returns."""
         node = self.chains.node
         known: dict[int, int] = {}
 

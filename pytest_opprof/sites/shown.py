@@ -1,4 +1,4 @@
-"""Which line of a call chain is shown: the user's, also where a package or a helper of theirs called the op."""
+"""Choose the shown line of a call chain: the user's, also if a package or a helper of theirs called the op."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Site(NamedTuple):
     """A line as it is shown."""
 
     file: str
-    """Below the root directory, or below the folder that its package is in; else absolute. With slashes."""
+    """Below the root directory, or below the folder of its package; else absolute. With slashes."""
     line: int
     function: str
     text: str
-    """The source of the line, without the blanks around it; empty where it cannot be read."""
+    """The source of the line, without the blanks around it; empty if unreadable."""
     via: str = ""
-    """Where a package did what this line asked for: ``einops/_backends.py:261 in TorchBackend.transpose``."""
+    """The place in a package that did the work for this line: ``einops/_backends.py:261 in TorchBackend.transpose``."""
     callers: tuple[Site, ...] = ()
     """The lines that called it and are shown, the nearest first."""
 
@@ -36,14 +36,14 @@ class _File(NamedTuple):
     """As it is shown."""
     is_shown: bool
     is_hidden: bool
-    """As the user wished."""
+    """By the user's choice."""
 
 
 class Shown:
     """Chooses the innermost line of a file that is below the root directory and not of an installed package."""
 
     def __init__(self, rootdir: str | os.PathLike[str], show: Sequence[str] = (), hide: Sequence[str] = ()) -> None:
-        """Choose also lines of what *show* names, and none of what *hide* names unless *show* does.
+        """Choose also lines of the *show* names, and no lines of the *hide* names unless *show* has them.
 
         Both name packages and modules (``transformers``, ``mylib.dtypes``), or files and folders as they are shown
         (``mylib/dtypes.py``). Raises UsageError for a test tool in *show*.
@@ -64,17 +64,17 @@ class Shown:
         return self._root
 
     def is_shown(self, file: str) -> bool:
-        """Tell whether lines of a file, by `CodeType.co_filename`, are chosen."""
+        """Return True if lines of a file, by `CodeType.co_filename`, are chosen."""
         return not file.startswith("<") and self._file(file).is_shown
 
     def shows(self, package: str) -> bool:
-        """Tell whether the user wished to see lines of a whole package, by its name."""
+        """Return True if the user asked for lines of a whole package, by its name."""
         return package in self._show
 
     def site(self, frames: Sequence[Frame]) -> Site:
-        """Return what to show of the chain *frames*, the innermost first.
+        """Return the line to show for the chain *frames*, the innermost first.
 
-        Where none of its lines is to be shown, that is the innermost one that the user did not hide.
+        If none of its lines is chosen, it is the innermost one that the user did not hide.
         """
         sites: list[Site] = []
         inside: Site | None = None
@@ -94,7 +94,7 @@ class Shown:
     def _file(self, path: str) -> _File:
         known = self._files.get(path)
         if known is None:
-            linecache.checkcache(path)  # it may have been written anew since it was read
+            linecache.checkcache(path)  # it may have been rewritten since it was read
             known = self._files[path] = self._judged(path)
         return known
 
@@ -117,7 +117,7 @@ class Shown:
 
 
 def _in_checkout(path: str) -> str:
-    """Return the path of a file below the folder in which its outermost package is: ``mylib/dtypes.py``."""
+    """Return the path of a file below the folder with its outermost package: ``mylib/dtypes.py``."""
     folder = os.path.dirname(path)
     while os.path.exists(os.path.join(folder, "__init__.py")) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
@@ -125,7 +125,7 @@ def _in_checkout(path: str) -> str:
 
 
 def package_of(given: str) -> str:
-    """Return the name of the package that a module, file or folder to show is in."""
+    """Return the name of the package that contains a module, file or folder to show."""
     return first_part(_path(given))
 
 

@@ -1,4 +1,4 @@
-"""The call chain of what runs now, from frames: where each op runs through Python code of ours."""
+"""The current call chain, from frames: if each op runs through opprof's Python code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRACED, _TEST_TOOL = Kind.TRACED, Kind.TEST_TOOL
 def here(chains: Chains, frame: FrameType | None, until: CodeType | None = None) -> int:
     """Return the node of the calls that `running` returns: 0.9 us for three frames, 0.2 us for each more."""
     frames = running(frame, until)
-    # Lines are asked for only once: to find that of an instruction takes longer, the longer its function is.
+    # Lines are computed only once, because finding that of an instruction takes longer, the longer its function is.
     key = tuple([(id(each.f_code), each.f_lasti) for each in frames])
     node = chains.by_instructions.get(key)
     if node is None:
@@ -25,10 +25,10 @@ def here(chains: Chains, frame: FrameType | None, until: CodeType | None = None)
 
 
 def running(frame: FrameType | None, until: CodeType | None = None) -> list[FrameType]:
-    """Return *frame* and those around it, the innermost first: all whose lines can be sites.
+    """Return *frame* and the frames around it, the innermost first: all whose lines can be sites.
 
-    They begin where a test tool called the test. That may call the program through another tool, as with
-    `pytest.raises`: what does so inside of *until*, code that runs as long as the window is open, does not count.
+    They begin where a test tool called the test. It may call the program through another tool, such as `pytest.raises`:
+    such a call inside of *until*, code that runs as long as the window is open, does not count.
     """
     frames = []
     begin = None

@@ -13,5 +13,5 @@ __all__ = ["Tracer", "unavailable"]
 
 
 def unavailable() -> str | None:
-    """Say why lines cannot be traced now, or return None if they can."""
+    """Return why lines cannot be traced now, or None if they can."""
     return Tracer.unavailable()

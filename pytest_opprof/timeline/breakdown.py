@@ -1,7 +1,7 @@
-"""What the devices did with the time of each step: computing, communication, copying, or nothing, and why nothing.
+"""Break down each step's time by the work of devices: computing, communication, copying, or idle, and why idle.
 
 The parts are those of torch_npu's ``step_trace_time.csv`` (msprof-analyze) and of HolisticTraceAnalysis, which both
-make the time of a device a sum: what overlaps counts once, for the first that it is of computing, communication and
+make the time of a device a sum: overlapping work counts once, for the first category of computing, communication and
 copying. docs/saved-profiles.md defines each.
 """
 
@@ -23,9 +23,9 @@ class Breakdown:
 
     device: str
     step: str
-    """Its label; "" where the recording has no steps."""
+    """Its label; "" if the recording has no steps."""
     total_ns: int
-    """As long as the step took on the host; without steps, from the first work of the device to the last."""
+    """The time of the step on the host; without steps, from the first work of the device to the last."""
     computing_ns: int
     communication_ns: int
     """While nothing was computed."""
@@ -35,24 +35,24 @@ class Breakdown:
     overlapped_ns: int
     """Communication while something was computed: a part of *computing*."""
     not_asked_ns: int | None
-    """The part of *idle* in which the host had not yet launched what came next; None where launches are not known."""
+    """The part of *idle* before the host launched the next work; None if launches are unknown."""
     not_begun_ns: int | None
     """The part in which it was launched and had not started: the launch itself, or a wait for another stream."""
     unexplained_ns: int | None
-    """The rest: the launch of what came next is not in the recording, or nothing came."""
+    """The rest: the launch of the next work is not in the recording, or no work followed."""
 
 
 TIMES = tuple(field.name for field in fields(Breakdown) if field.name.endswith("_ns"))
 
 
 def breakdown(spans: Iterable[Span], steps: Container[str] | None = None) -> list[Breakdown]:
-    """Return a row for each device and step, in the order of time; only for *steps* where these are given.
+    """Return a row for each device and step, in the order of time; only for *steps* if given.
 
-    Nothing where no device worked. What a device did is cut at the ends of a step, as the host saw them.
+    Empty if no device worked. Device work is cut at the ends of a step, as the host saw them.
     """
     work: defaultdict[str, dict[Kind, list[Interval]]] = defaultdict(lambda: {kind: [] for kind in _ORDER})
     launches: defaultdict[str, dict[int, int]] = defaultdict(dict)
-    """When what began at a time was launched, by device."""
+    """The launch time of work, by device and start of the work."""
     windows: list[tuple[int, int, str]] = []
     for span in spans:
         if span.kind is Kind.STEP:
@@ -82,7 +82,7 @@ def _once(windows: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]
 
 
 def _reasons(busy: Sequence[Interval], launches: Mapping[int, int]) -> tuple[list[Interval], list[Interval]]:
-    """Return the idle times in which what came next was not asked for, and those in which it had not begun."""
+    """Return the idle times before the launch of the next work, and the idle times between its launch and its start."""
     not_asked: list[Interval] = []
     not_begun: list[Interval] = []
     until: int | None = None
@@ -111,7 +111,7 @@ def _row(
     exposed = without(communication, computing)
     only_copying = without(without(copying, computing), communication)
     idle = end - start - length(within(busy, start, end))
-    # Both reasons lie in the gaps of what the device did.
+    # Both reasons lie in the gaps of the device's work.
     times = [length(within(reason, start, end)) for reason in reasons] if reasons else []
     return Breakdown(
         device,

@@ -1,4 +1,4 @@
-"""A timeline as a Chrome trace, which Perfetto, speedscope and chrome://tracing show."""
+"""Write a timeline as a Chrome trace, which Perfetto, speedscope and chrome://tracing show."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from itertools import chain
 from .intervals import union
 from .spans import Kind, Lane, Memory, Span, Timeline
 
+# Begins each trace that opprof writes, so that opprof recognises it.
 BEGINNING = '{"displayTimeUnit": "ns", "otherData": {"source": '
-"""Of each trace that opprof writes: by this it knows them."""
+# Rows of one lane for overlapping spans; later spans go onto the last one.
 _MOST_ROWS = 32
-"""Rows of one lane, for what overlaps on it; later spans go onto the last one."""
+# Events written at once.
 _PIECE = 1 << 10
-"""Events written at once."""
 
 
 def of_steps(timeline: Timeline, steps: Container[str]) -> Iterator[Span]:
-    """Yield what ran, at least in part, in one of these steps."""
+    """Yield the spans that ran, at least in part, in one of these steps."""
     chosen = union((span.start_ns, span.end_ns) for span in timeline if span.kind is Kind.STEP and span.name in steps)
     begins = [begin for begin, _ in chosen]
     for span in timeline:
@@ -49,7 +49,7 @@ def _events(spans: Iterable[Span], processes: dict[str, int], begin_ns: int) -> 
     for span in spans:
         if span.lane != on:
             on, rows = span.lane, list[list[int]]()
-        # A viewer drops what neither follows the bar before nor lies inside it: it gets a row of its own.
+        # A viewer drops a bar that neither follows the bar before nor lies inside it, so it gets a row of its own.
         row = _row(rows, span)
         if span.lane.process not in processes:
             yield _process(processes, span.lane.process)

@@ -73,5 +73,5 @@ def within(intervals: Sequence[Interval], start: int, end: int) -> list[Interval
 
 
 def length(intervals: Iterable[Interval]) -> int:
-    """Return how long a union is."""
+    """Return the length of a union."""
     return sum(end - start for start, end in intervals)

@@ -1,4 +1,4 @@
-"""What the ranges that a program marks took: ``record_function``, NVTX, ``Optimizer.step``, the loading of data."""
+"""The times of ranges that a program marks: ``record_function``, NVTX, ``Optimizer.step``, the loading of data."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class RangeTimes:
     ops: int
     """Ops inside on the same thread, that are in no other op inside the range."""
     op_ns: int
-    """How long these took."""
+    """The time of these ops."""
     device_ns: int | None
-    """The work of devices that was launched while the range ran; None where launches are not known."""
+    """The work of devices that was launched while the range ran; None if launches are unknown."""
     idle_ns: int | None
-    """While it ran and no device worked; None where no device is in the recording."""
+    """While it ran and no device worked; None if no device is in the recording."""
 
 
 @dataclass(slots=True)
@@ -40,22 +40,22 @@ class _Range:
     around: _Range | None
     """The innermost range around it, with no op between."""
     is_again: bool
-    """Whether one of these ranges has its name: then that has its ops, too."""
+    """Whether one of the ranges around it has its name, and thus its ops, too."""
     ops: int = 0
     op_ns: int = 0
 
 
 def ranges(spans: Iterable[Span], steps: Container[str] | None = None) -> list[RangeTimes]:
-    """Return the ranges, the longest first; only those that begin in one of *steps* where these are given."""
+    """Return the ranges, the longest first; only ranges that begin in one of *steps*, if given."""
     begun: list[_Range] = []
     busy: list[Interval] = []
     launched: list[tuple[int, int]] = []
-    """When work of a device was launched, and how long it took."""
+    """The launch and duration of each work of a device."""
     windows: list[Interval] = []
     around: list[tuple[int, _Range | None]] = []
     """The ranges and ops (None) that run on the thread, with their ends."""
     names: list[Counter[str]] = [Counter()]
-    """How often each name is among the ranges that run: outside of all ops, and inside of each op that runs."""
+    """The number of running ranges of each name: outside of all ops, and inside of each running op."""
     on: Lane | None = None
     for span in spans:
         if span.lane != on:

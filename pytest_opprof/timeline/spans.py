@@ -1,4 +1,4 @@
-"""A timeline: what ran when, on which thread or stream. In columns, 28 bytes an event."""
+"""A timeline: the spans of each thread or stream. In columns, 28 bytes an event."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _NEVER = -(1 << 63)
 
 
 class Lane(NamedTuple):
-    """Where things run one after the other, or inside each other: a thread, a stream."""
+    """A thread or stream: its spans follow or contain each other."""
 
     process: str
     """``process 4711``, ``device 0``."""
     thread: str
     """``thread 4711``, ``stream 7``."""
     on_device: bool = False
-    """Whether the work of the program is done here, not only asked for. On a CPU profile the CPU is the device."""
+    """Whether the work of the program is done here, not only launched. On a CPU profile the CPU is the device."""
 
     def __str__(self) -> str:
         return f"{self.process} {self.thread}"
 
 
 class Kind(IntEnum):
-    """What ran."""
+    """The kind of a span."""
 
     OP = auto()
     """An op; on a device, its computation."""
@@ -45,39 +45,39 @@ class Kind(IntEnum):
     """A step; its name is the label."""
 
 
+# The kinds that keep a device busy.
 WORK = frozenset([Kind.OP, Kind.COMMUNICATION, Kind.COPY])
-"""What a device is busy with."""
 
 
 class Span(NamedTuple):
-    """Something that ran from one time to another; times are ns since some moment near the recording's begin."""
+    """A span of time; times are ns since some moment near the recording's begin."""
 
     lane: Lane
     depth: int
-    """How many spans of the lane are around it."""
+    """The number of spans of the lane around it."""
     name: str
     start_ns: int
     duration_ns: int
     kind: Kind = Kind.OP
     launched_ns: int | None = None
-    """When the host asked for it, where that is known."""
+    """The time of its launch on the host, if known."""
 
     @property
     def end_ns(self) -> int:
-        """When it ended."""
+        """The end time."""
         return self.start_ns + self.duration_ns
 
 
 class Memory(NamedTuple):
-    """How much memory of a device was in use, in columns and in the order of time."""
+    """The memory of a device in use, in columns and in the order of time."""
 
     times_ns: array[int]
-    """When it changed."""
+    """The times of changes."""
     sizes: array[int]
     """Bytes in use from then on."""
 
     def between(self, begin_ns: int, end_ns: int) -> Memory:
-        """Return what it was between two times, with what it was at the first, where that is known."""
+        """Return the part between two times, with the value at the first, if known."""
         first, last = bisect_left(self.times_ns, begin_ns), bisect_right(self.times_ns, end_ns)
         found = Memory(self.times_ns[first:last], self.sizes[first:last])
         if first and (not found.times_ns or found.times_ns[0] > begin_ns):
@@ -87,11 +87,11 @@ class Memory(NamedTuple):
 
 
 class Timeline:
-    """All that ran, in columns. Iterating gives the spans, one lane after the other, each in the order of time."""
+    """All spans, in columns. Iterating gives them one lane after the other, each in the order of time."""
 
     def __init__(self) -> None:
         self.memory: dict[str, Memory] = {}
-        """By device, where the source tells it."""
+        """By device, if the source has it."""
         self._what: dict[tuple[Lane, str, Kind], int] = {}
         self._which = array("i")
         self._starts = array("q")
@@ -104,7 +104,7 @@ class Timeline:
     def add(
         self, lane: Lane, name: str, kind: Kind, start_ns: int, duration_ns: int, launched_ns: int | None = None
     ) -> None:
-        """Add what ran, in any order. Raises OverflowError for times beyond 64 bits."""
+        """Add a span, in any order. Raises OverflowError for times beyond 64 bits."""
         self._starts.append(start_ns)
         self._durations.append(duration_ns)
         self._launched.append(_NEVER if launched_ns is None else launched_ns)
@@ -112,26 +112,28 @@ class Timeline:
 
     @property
     def lanes(self) -> list[Lane]:
-        """Where something ran, in the order in which it was added."""
+        """The lanes, in the order in which they were added."""
         return list(dict.fromkeys(lane for lane, _, _ in self._what))
 
     @property
     def has_steps(self) -> bool:
-        """Whether it tells when steps begin and end."""
+        """Whether it has the starts and ends of steps."""
         return any(kind is Kind.STEP for _, _, kind in self._what)
 
     @property
     def begin_ns(self) -> int:
-        """When the first span starts; 0 for an empty timeline."""
+        """The start of the first span; 0 for an empty timeline."""
         return min(self._starts, default=0)
 
     @property
     def end_ns(self) -> int:
-        """When the last span ends; 0 for an empty timeline."""
+        """The end of the last span; 0 for an empty timeline."""
         return max(map(add, self._starts, self._durations), default=0)
 
     def extent(self, steps: Container[str]) -> tuple[int, int]:
-        """Return when the first of these *steps* begins and the last one ends; zeros where there is none of them."""
+        """Return the start of the first of these *steps* and the end of the last one; zeros if there is none of
+        them.
+        """
         found = [span for span in self if span.kind is Kind.STEP and span.name in steps]
         return min((span.start_ns for span in found), default=0), max((span.end_ns for span in found), default=0)
 
@@ -148,7 +150,7 @@ class Timeline:
     def _in_order(self, what: list[tuple[Lane, str, Kind]], indices: array[int]) -> Iterator[Span]:
         """Yield the spans of a lane. A span is inside the innermost one that runs from its start to its end."""
         starts, durations = self._starts, self._durations
-        # Two sorts take a third of the memory of one by pairs. What takes longer is around what starts with it.
+        # Two sorts take a third of the memory of one by pairs. Of spans with the same start the longer one is outside.
         order = sorted(sorted(indices, key=durations.__getitem__, reverse=True), key=starts.__getitem__)
         around: list[int] = []
         for index in order:

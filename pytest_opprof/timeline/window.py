@@ -1,4 +1,4 @@
-"""A window as a timeline: what ran in one of its rounds, as a trace shows it."""
+"""Convert one round of a window into a timeline for a trace."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _ON_DEVICE = {names.Kind.COPY: Kind.COPY, names.Kind.COMMUNICATION: Kind.COMMUNI
 
 
 def traced_round(profile: OpProfile) -> int:
-    """Return the round of which a trace is written: of those with the most calls the fastest, as the table has it."""
+    """Return the round to trace: the fastest of the rounds with the most calls, as in the table."""
     calls, times = profile.total.calls, profile.total.device_ns or profile.host_ns
     return min(range(profile.steps), key=lambda step: (-calls[step], times[step]))
 
 
 def timeline_of(profile: OpProfile, step: int) -> Timeline:
-    """Return what ran in a *step*: a call of an op is called by it and its raw name, a part of one by its raw name.
+    """Return the spans of a *step*: a call of an op is named by it and its raw name, a part of one by its raw name.
 
-    Work of a device has the name of the op that asked for it, too. It may end after the step.
+    Work of a device has the name of its op, too. It may end after the step.
     """
     found, moments = Timeline(), profile.moments
     begin, end = profile.ran_ns[step]

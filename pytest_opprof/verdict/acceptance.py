@@ -1,4 +1,4 @@
-"""Changes that a commit accepts: lines ``Opprof-Accept: [TESTS] OP[=+CALLS], ... [(REASON)]`` of its message."""
+"""Accept changes by a commit message: lines ``Opprof-Accept: [TESTS] OP[=+CALLS], ... [(REASON)]``."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ..errors import UsageError
 from .compare import Diff, Row
 
 TRAILER = "Opprof-Accept"
+# The name that accepts a slower window; no op has it.
 TIME = "time"
-"""The name that accepts a slower window, which is of no op."""
 _REASON_LENGTH = 200
-# A squash of several commits puts their messages into a list, and the trailer into the middle.
+# A squash joins several messages into a list, so the trailer can stand in the middle.
 _LINE = re.compile(rf"^[ \t]*(?:[*-][ \t]+)?{TRAILER}:(.*(?:\n[ \t]+\S.*)*)", re.IGNORECASE | re.MULTILINE)
 _OP = re.compile(r"(.+?)(?:=(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What a line of a commit message accepts."""
+    """One trailer: the changes that a commit accepts."""
 
     commit: str
     tests: str
     """A test id or a glob of ids; empty: all tests."""
     ops: Mapping[str, int | None]
-    """How many calls more of each op; None: whatever became of it."""
+    """The number of extra calls that is accepted for each op; None: any change."""
     reason: str = ""
 
     def __str__(self) -> str:
         return self.commit[:10] + (f" ({self.reason})" if self.reason else "")
 
     def covers(self, test: str, row: Row) -> bool:
-        """Tell whether it accepts what became of a *row* in *test*."""
+        """Return True if the trailer accepts the change of *row* in *test*."""
         if self.tests and test != self.tests and not fnmatchcase(test, self.tests):
             return False
         if row.op not in self.ops:
@@ -50,12 +50,12 @@ def _more_calls(row: Row) -> int:
 
 
 def lines_of(message: str) -> list[str]:
-    """Return the texts of all trailers in a commit's *message*, also where a squash put them into its middle."""
+    """Return the text of every trailer in a commit's *message*, including trailers inside a squashed list."""
     return [" ".join(match[1].split()) for match in _LINE.finditer(message)]
 
 
 def parsed(text: str, commit: str) -> Acceptance:
-    """Return what a trailer accepts. Raises UsageError, with how to write it."""
+    """Parse a trailer. Raises UsageError, which shows the correct form."""
     listed, *rest = re.split(r"(?:^|\s)\(", text, maxsplit=1)
     reason = "".join(rest)
     if rest and not reason.endswith(")"):
@@ -65,7 +65,7 @@ def parsed(text: str, commit: str) -> Acceptance:
     except ValueError as error:
         raise _wrong(text, commit, str(error).lower()) from None
     words = [word for word in words if word]
-    # An op may have "::" in its name, too, but no file.
+    # An op name may contain "::" too, so only a file name tells a test from an op.
     tests = words.pop(0) if words and (".py" in words[0] or "/" in words[0]) else ""
     ops: dict[str, int | None] = {}
     for word in ",".join(words).split(","):
@@ -88,20 +88,20 @@ def _wrong(text: str, commit: str, why: str) -> UsageError:
 
 
 def accepted(acceptances: Iterable[Acceptance], test: str, diff: Diff) -> dict[str, Acceptance]:
-    """Return the ops (`TIME`: the whole window) of which *acceptances* accept what became worse in *test*."""
+    """Return the accepted ops of *test* (`TIME`: the whole window), each with the trailer that accepts it."""
     listed = list(acceptances)
     found = {row.op: next((each for each in listed if each.covers(test, row)), None) for row in worse(diff)}
     return {op: each for op, each in found.items() if each}
 
 
 def worse(diff: Diff) -> list[Row]:
-    """Return the rows of ops that are worse than before, and one called `TIME` where the window is slower."""
+    """Return the rows of ops that got worse, plus a row named `TIME` if the window is slower."""
     total = [replace(diff.total, op=TIME)] if diff.total.verdict.is_regression else []
     return [*(row for row in diff.rows if row.verdict.is_regression), *total]
 
 
 def proposed(by_test: Mapping[str, Sequence[Row]]) -> str:
-    """Return the narrowest trailer that accepts all `worse` rows of tests; empty where there are none."""
+    """Return the narrowest trailer that accepts all `worse` rows of the tests; empty if there are none."""
     most: dict[str, int] = {}
     for rows in by_test.values():
         for row in rows:

@@ -1,4 +1,4 @@
-"""What a window may spend, and whether it did: limits as people write them -> Budget -> findings."""
+"""Parse and check budgets: limits as users write them -> Budget -> findings."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .quantities import OF_PYTHON, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
 if TYPE_CHECKING:
     from ..python_calls.counted import PythonCalls
 
+# The quantity that a value limits, by the value's dimension, if the key is an op.
 _OP_LIMITS: Mapping[str, Quantity] = {
     each.unit.dimensions[0]: each for each in (*QUANTITIES.values(), SHARE_OF_TIME) if each.of_window is None
 }
-"""What a value limits, by its dimension, where the key is an op."""
+# The same for a lower-case keyword, which limits the whole window.
 _WINDOW_LIMITS: Mapping[str, Mapping[str, Quantity]] = {
     name: dict.fromkeys(each.unit.dimensions, each) for name, each in QUANTITIES.items() if each.in_budgets
 }
-"""The same, where the key is a lower-case keyword, which limits the whole window."""
 _COUNTS: Mapping[str, Quantity] = {"count": QUANTITIES["calls"]}
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
 _EXAMPLES = {
@@ -45,7 +45,7 @@ _THOUSANDS = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kM])", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One limit: at most (and at least) so much of something."""
+    """One limit: a maximum, a minimum or both."""
 
     what: Quantity
     most: float | None
@@ -55,7 +55,7 @@ class Limit:
         return self.written(3)
 
     def written(self, digits: int) -> str:
-        """Return the limit as people write it, with so many significant *digits*."""
+        """Return the limit as users write it, with *digits* significant digits."""
         write = self.what.unit.write
         least = "" if self.least is None else f"{write(self.least, digits)}.."
         return least + ("" if self.most is None else write(self.most, digits))
@@ -63,7 +63,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A limit, and what was used of it: the worst step for what is exact, the fastest for what is noisy."""
+    """A limit and its use: of the worst step for an exact quantity, of the fastest for a noisy one."""
 
     limit: Limit
     op: str | None
@@ -72,13 +72,13 @@ class Use:
 
     @classmethod
     def of(cls, limit: Limit, op: str | None, values: Sequence[float]) -> Use:
-        """Return what was used of *limit*, given the values of the steps."""
+        """Return the use of *limit*, given the values of the steps."""
         fastest = min(values, default=0)
         return cls(limit, op, fastest, fastest if limit.what.is_noisy else max(values, default=0))
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is more, or less, than the limit allows."""
+        """Whether the use is outside the limit."""
         return self._is_over or (self.limit.least is not None and self.low < self.limit.least)
 
     @property
@@ -87,7 +87,7 @@ class Use:
 
     @property
     def digits(self) -> int:
-        """As many as it takes to see the difference: not "5 ms (budget: 5 ms)"."""
+        """Enough digits to show the difference: not "5 ms (budget: 5 ms)"."""
         if not self.is_broken:
             return 3
         write, limit = self.limit.what.unit.write, self.limit
@@ -96,13 +96,13 @@ class Use:
 
     @property
     def used(self) -> str:
-        """What was used, as people write it."""
+        """The use, as users write it."""
         lowest, highest = (self.limit.what.unit.write(each, self.digits) for each in (self.low, self.high))
         return lowest if lowest == highest else f"{lowest}..{highest}"
 
     @property
     def finding(self) -> Finding | None:
-        """What fails the test; None where the limit is kept."""
+        """The finding that fails the test; None if the limit holds."""
         if not self.is_broken:
             return None
         what, op, budget = self.limit.what, self.op, self.limit.written(self.digits)
@@ -115,22 +115,22 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one test. Made by `parse`, joined by `over`, judged by `check`."""
+    """The limits of one test. `parse` makes it, `over` joins two, `check` judges a profile by it."""
 
     ops: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
-    """Limits by op: canonical, raw name or glob."""
+    """Limits by op: canonical name, raw name or glob."""
     window: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
     """Limits of the whole window by keyword."""
     python: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
-    """Limits by Python function, or a glob of some, without the prefix ``python:``."""
+    """Limits by Python function or glob, without the prefix ``python:``."""
     only: tuple[str, ...] | None = None
     top: tuple[str, ...] | None = None
 
     @classmethod
     def parse(cls, mappings: Iterable[object], keywords: Mapping[str, object]) -> Budget:
-        """Read the arguments of one ``op_budget`` mark.
+        """Parse the arguments of one ``op_budget`` mark.
 
-        Raises UsageError, quoting the user's spelling, for a limit that means nothing.
+        Raises UsageError, quoting the user's spelling, for a limit without a meaning.
         """
         budget = cls()
         for mapping in mappings:
@@ -178,7 +178,7 @@ class Budget:
         )._with_ops(ops)
 
     def over(self, farther: Budget) -> Budget:
-        """Return these limits and, for keys they lack, those of a mark *farther* from the test."""
+        """Return these limits, completed by the limits of a mark *farther* from the test."""
         return Budget(
             ops={**farther.ops, **self.ops},
             window={**farther.window, **self.window},
@@ -191,19 +191,19 @@ class Budget:
         return any(getattr(self, each.name) not in (None, {}) for each in fields(self))
 
     def needs(self, what: Needs) -> bool:
-        """Tell whether *what* must be recorded to judge this budget."""
+        """Return True if judging this budget requires recording *what*."""
         return any(limit.what.needs == what for limit in self._every_limit()) or (
             what == "python" and bool(self.python)
         )
 
     @property
     def limits_time(self) -> bool:
-        """Whether a time is limited: then nothing may be recorded that takes time."""
+        """Whether a limit is about time. If so, the measured rounds must not record anything that takes time."""
         return self.top is not None or any(limit.what.is_noisy for limit in self._every_limit())
 
     @property
     def allows_nothing(self) -> bool:
-        """Whether the budget says that no op may run: then an empty profile is what it asks for."""
+        """Whether the budget allows no op at all; an empty profile is then the expected result."""
         return any(limit.most == 0 for limit in self.window.get("calls", ())) or self.only == ()
 
     def _every_limit(self) -> Iterator[Limit]:
@@ -217,12 +217,12 @@ class Budget:
         known: Collection[str] = (),
         python: PythonCalls | None = None,
     ) -> list[Finding]:
-        """Return each limit that *profile*, or the calls of *python* functions, break; nothing when all are kept.
+        """Return a finding for each limit that *profile*, or the calls of *python* functions, break.
 
         Counts, bytes, FLOPs and memory are judged at the worst step, times at the fastest. *known* holds the names in
-        the baseline: an op that is gone is no spelling mistake.
+        the baseline, so that an op which no longer runs is not taken for a spelling mistake.
 
-        Raises UsageError for an op name that means nothing, and for a limit on what the backend cannot measure.
+        Raises UsageError for an unknown op name, and for a limit on a quantity that the backend cannot measure.
         """
         findings = [use.finding for use in self.uses(profile, aliases, known, python)]
         if self.only is not None:
@@ -238,7 +238,7 @@ class Budget:
         known: Collection[str] = (),
         python: PythonCalls | None = None,
     ) -> Iterator[Use]:
-        """Yield each limit in numbers with what *profile* uses of it. Raises UsageError as `check` does."""
+        """Yield each numeric limit with its use in *profile*. Raises UsageError like `check`."""
         for key, limits in self.window.items():
             for limit in limits:
                 of_python = key in OF_PYTHON
@@ -255,7 +255,7 @@ class Budget:
 
 
 def parse_pair(text: str) -> Budget:
-    """Read one ``KEY=LIMIT`` of the command line, with the grammar of the mark."""
+    """Parse one ``KEY=LIMIT`` of the command line, in the grammar of the mark."""
     key, equals, value = text.partition("=")
     key = key.strip()
     if not key or not equals:
@@ -283,7 +283,7 @@ def _limit(key: str, value: object, meanings: Mapping[str, Quantity]) -> Limit:
 
 
 def _parse(value: object) -> tuple[str, float | None, float | None]:
-    """Return the dimension of a limit's value, its lower and its upper bound; a dimension of "" for nonsense."""
+    """Return a limit's dimension, lower bound and upper bound; dimension "" if the value has no meaning."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return "count", None, value
     if not isinstance(value, str):
@@ -325,7 +325,7 @@ def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
 
 
 def _why_no_bytes(profile: OpProfile, raws: Sequence[str]) -> str:
-    """Return why bytes are not known, given the *raws* that do not tell theirs; empty where none does."""
+    """Return why bytes are unknown, naming the *raws* without bytes; empty if there are none."""
     of = ", ".join(raws[:5]) + (f" and {len(raws) - 5} more" if len(raws) > 5 else "")
     return f"{_frameworks(profile)} does not tell the bytes of {of} here" if raws else ""
 
@@ -379,7 +379,7 @@ def _check_top(
 def _as_ops(
     profile: OpProfile, given: Sequence[str], aliases: Mapping[str, str] | None, known: Collection[str]
 ) -> list[str]:
-    """Return the canonical ops of the names *given*, raising UsageError for one that means nothing."""
+    """Return the canonical ops of the *given* names. Raises UsageError for an unknown name."""
     for name in given:
         if not profile.why_unmeasured(name):
             profile.stats(name, aliases, known)

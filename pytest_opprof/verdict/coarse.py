@@ -1,9 +1,9 @@
-"""The time of every window, coarsely: CPU time decides, of one cold round and on a busy machine too.
+"""Judge the coarse time of every window: CPU time decides, from one cold round and on a busy machine too.
 
-On 2,154 tests of kornia and scikit-learn, recorded quiet and beside four busy loops on two cores, CPU time in one
-thread raised 2 alarms in 678,480 comparisons, both of a test that does other work in some processes. In two threads
-6 % were alarms: threads of BLAS spin for a core that they do not get, and 1 ms becomes 47. Wall time raised 0.9 to
-19 % at x2. `benchmarks/coarse_quality.py` shows it.
+On 2,154 tests of kornia and scikit-learn, recorded on a quiet machine and beside four busy loops on two cores, CPU time
+in one thread raised 2 alarms in 678,480 comparisons, both in a test that does different work in some processes. With
+two threads 6 % were alarms: BLAS threads spin while they wait for a core, and 1 ms becomes 47. Wall time raised 0.9 to
+19 % at x2. `benchmarks/coarse_quality.py` reproduces this.
 """
 
 from __future__ import annotations
@@ -16,74 +16,74 @@ from .quantities import COARSE, CPU_TIME, WALL_TIME
 from .verdicts import Verdict
 from .work import Work
 
+# Minimum and maximum, ns.
 Span = tuple[int, int]
-"""The least and the most, ns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a time has to exceed: so many times the baseline's, and by so much."""
+    """The limit of a time: a factor on the baseline, and a minimum difference."""
 
     factor: float
     floor_ns: int
     elsewhere: float
-    """The factor where the baseline is of another machine or Python."""
+    """The factor for a baseline from another machine or Python."""
 
     def of(self, base: Span, elsewhere: bool = False) -> float:
-        """Return the most that is no regression; *elsewhere*: the baseline is of another machine or Python.
+        """Return the largest time that passes; *elsewhere*: the baseline is from another machine or Python.
 
-        A test that does other work in some processes is judged by the most of it.
+        A test that does different work in some processes is judged by its slowest process.
         """
         reference = base[1] if self.is_split(base) else base[0]
         return max(reference * (self.elsewhere if elsewhere else self.factor), reference + self.floor_ns)
 
     def is_split(self, base: Span) -> bool:
-        """Tell whether the processes of a baseline differ by more than a regression has to."""
+        """Return True if the processes of a baseline differ by more than a regression must."""
         return base[1] > max(base[0] * self.factor, base[0] + self.floor_ns)
 
 
+# 1.7 detects x2 of 20 ms in 99.92 % of 41,802 comparisons in one thread. A factor of 1.8 detects 99.7 %, a factor of 2
+# only half, since x2 is then the limit itself. False alarms are 2 in 678,480 with any factor from 1.5 to 2, in one test
+# that has two modes; they would be 26 if the spread of the baseline's processes were ignored. A core shared with
+# another hardware thread takes up to 1.6 times as long.
 CPU = Limit(1.7, 15_000_000, elsewhere=5.0)
-"""So that x2 of 20 ms is seen: in 99.92 % of 41,802 comparisons in one thread. A factor of 1.8 gives 99.7 %, one of 2
-half, as x2 is then the limit itself. False alarms are 2 in 678,480 with any factor from 1.5 to 2, in one test that has
-two modes, and 26 if the spread of the baseline's processes did not count. A core that another hardware thread shares
-takes up to 1.6 times as long."""
+# Wall time minus the time that threads waited for a CPU. At x2 and 20 ms raw wall time raised 0.9 to 19 % under load,
+# at x3 and 50 ms 0.01 to 7 %, so even this is judged on a quiet machine only.
 WALL = Limit(3.0, 50_000_000, elsewhere=7.5)
-"""Wall time less what threads waited for a CPU. At x2 and 20 ms raw wall time raised 0.9 to 19 % under load, at x3 and
-50 ms 0.01 to 7 %: so only where the machine is quiet, too."""
+# The number of fresh processes that must exceed the limit; the fastest of three is compared with the fastest of three.
 PROCESSES = 3
-"""How many fresh processes have to exceed the limit: the least of three against the least of three."""
+# If ops take less than this share of a round, its time is between the ops.
 _BETWEEN = 0.5
-"""A time of which ops take less than this share is between the ops."""
 _NAMES: Mapping[str, Limit] = {CPU_TIME: CPU, WALL_TIME: WALL}
 
 
 @dataclass(frozen=True, slots=True)
 class Coarse:
-    """What a round of a window takes, from least to most of some processes."""
+    """The time of a round: minimum and maximum over some processes."""
 
     cpu_ns: Span
     """CPU time of all threads of the process."""
     wall_ns: Span
-    """Wall time less what threads waited for a CPU."""
+    """Wall time minus the time that threads waited for a CPU."""
     processes: int = 1
     threaded: bool = False
-    """Whether threads beside the test's own took CPU time: some of it may be waiting."""
+    """Whether other threads than the test's own used CPU time; part of it may be spinning."""
 
     @classmethod
     def of(cls, cpu_ns: Sequence[int], thread_ns: Sequence[int], wall_ns: Sequence[int]) -> Coarse | None:
-        """Return what one process took, the mean of its rounds; *thread_ns* is CPU time of the test's own thread.
+        """Return the time of one process: the mean of its rounds; *thread_ns* is CPU time of the test's own thread.
 
-        The mean: a window that is opened several times may do other work each time. None where nothing was timed.
+        The mean, because a window that opens several times may do different work each time. None without rounds.
         """
         if not cpu_ns or len(cpu_ns) != len(wall_ns):
             return None
         cpu, thread, wall = (rounded(sum(each) / len(cpu_ns)) for each in (cpu_ns, thread_ns, wall_ns))
-        wall = max(wall, thread)  # what several threads waited for is more than the test did
+        wall = max(wall, thread)  # waiting of several threads can exceed the test's own work
         return cls((cpu, cpu), (wall, wall), threaded=cpu - thread > max(_THREADED * cpu, _THREADED_NS))
 
     @property
     def split(self) -> str:
-        """Say that processes do not take the same; empty where they do."""
+        """A remark if the baseline's processes differ; empty if they agree."""
         if not CPU.is_split(self.cpu_ns):
             return ""
         least, most = (format_ns(ns, 2) for ns in self.cpu_ns)
@@ -98,7 +98,7 @@ def _shown(ns: int) -> str:
 
 
 def rounded(ns: float) -> int:
-    """Return a time with two significant digits, to 0.1 ms: a file that is reviewed changes only where a time did.
+    """Round a time to two significant digits and 0.1 ms, so that a reviewed file changes only if a time did.
 
     >>> rounded(3_934_567_890), rounded(12_345_678), rounded(240_000)
     (3900000000, 12000000, 200000)
@@ -112,7 +112,7 @@ _STEP_NS = 100_000
 
 
 def together(seen: Sequence[Coarse]) -> Coarse:
-    """Return what several processes took as one range."""
+    """Join the times of several processes into one range."""
     cpu, wall = [each.cpu_ns for each in seen], [each.wall_ns for each in seen]
     return Coarse(
         (min(least for least, _ in cpu), max(most for _, most in cpu)),
@@ -133,28 +133,28 @@ class Slower:
 
     @property
     def text(self) -> str:
-        """The change, as a table has it."""
+        """The change, as a table shows it."""
         return f"{_shown(self.base_ns)} -> {_shown(self.now_ns)}"
 
     def line(self, then: str = "baseline") -> str:
-        """Return the change, as a finding has it; *then* is what it calls the base."""
+        """Return the change as a finding shows it; *then* names the base."""
         times = self.now_ns / self.base_ns if self.base_ns else 0
         shown = f", x{times:.0f}" if times >= 100 else f", x{times:.3g}" if times else ""
         return f"{COARSE[self.name]}: {_shown(self.now_ns)} ({then}: {_shown(self.base_ns)}){shown}"
 
     def work(self, then: str, *more: str) -> Work:
-        """Return what became of it, with *more* to say."""
+        """Return the finding as `Work`, with *more* text."""
         return Work(Verdict.SLOWER, self.text, "; ".join([self.line(then), *filter(None, more)]))
 
 
 def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) -> Slower | None:
-    """Return the time that exceeds its limit, by the least of all processes; CPU time first. None: no regression.
+    """Return the time that exceeds its limit in the fastest of all processes, CPU time first; None if none does.
 
-    *wall*: whether wall time says anything, as on a quiet machine; *elsewhere*: *base* is of another machine.
+    *wall*: whether to judge wall time, which needs a quiet machine; *elsewhere*: *base* is from another machine.
     """
     found = [(CPU_TIME, base.cpu_ns, now.cpu_ns), *([(WALL_TIME, base.wall_ns, now.wall_ns)] if wall else [])]
     for name, before, after in found:
-        # A baseline in several threads took less wall time for the same work.
+        # A baseline that ran in several threads took less wall time for the same work.
         explained = name == WALL_TIME and after[0] - now.cpu_ns[0] <= WALL.floor_ns
         if after[0] > _NAMES[name].of(before, elsewhere) and not explained:
             return Slower(name, before[0], after[0])
@@ -162,9 +162,9 @@ def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) ->
 
 
 def as_before(base: Coarse, now: Coarse, then: str) -> str:
-    """Say that a window which does more takes no more CPU time; empty where that is too little to tell.
+    """Return a remark that a window with extra calls takes no extra CPU time; empty below the shortest time that tells.
 
-    *then* is what a finding calls the base.
+    *then* names the base.
     """
     if base.cpu_ns[0] < _LEAST_TOLD_NS:
         return ""
@@ -175,20 +175,20 @@ _LEAST_TOLD_NS = 5_000_000
 
 
 def differs(base: Coarse, now: Coarse) -> bool:
-    """Tell whether *now* is no longer what the baseline says, for better or worse: an update records it."""
+    """Return True if *now* differs from the baseline, for better or worse, so that an update records it."""
     return slower(base, now, wall=False) is not None or slower(now, base, wall=False) is not None
 
 
 def is_split_only(base: Coarse, now: Coarse, elsewhere: bool = False) -> bool:
-    """Tell whether CPU time passes only since processes of the baseline differ."""
+    """Return True if CPU time passes only because the baseline's processes differ."""
     least = (base.cpu_ns[0], base.cpu_ns[0])
     return now.cpu_ns[0] > CPU.of(least, elsewhere) and slower(base, now, wall=False, elsewhere=elsewhere) is None
 
 
 def base_for(times: Mapping[str, Coarse], here: str) -> tuple[Coarse, bool] | None:
-    """Return what to compare with *here*, and whether it is of another machine: then the slowest of them.
+    """Return the baseline time to compare with *here*, and whether it is from another machine (then the slowest).
 
-    *times* are by machine. None: there is nothing to compare with.
+    *times* are by machine. None if there are none.
     """
     if here in times:
         return times[here], False
@@ -198,7 +198,7 @@ def base_for(times: Mapping[str, Coarse], here: str) -> tuple[Coarse, bool] | No
 
 
 def where(in_ops_ns: int | None, wall_ns: int) -> str:
-    """Say whether the time of a round is in its ops or between them; empty where the times of ops are not known."""
+    """Return whether a round's time is in its ops or between them; empty if the times of ops are unknown."""
     if in_ops_ns is None or wall_ns <= 0:
         return ""
     share = in_ops_ns / wall_ns

@@ -1,4 +1,4 @@
-"""A measured window against its baseline: a verdict for each op and for the whole."""
+"""Compare a measured window with its baseline: a verdict for each op and for the whole."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
 
+# The reason why a changed op or fact gets no verdict.
 VARIES = "varies, not judged"
-"""Why a fact of an op, or of the window, gets no verdict although it changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One op before and now; times are of the round that stands for all (`Times`), None where not known."""
+    """One op before and now. Times are of the representative round (`Times`); None if unknown."""
 
     op: str
     base: OpCounts | None
@@ -33,15 +33,15 @@ class Row:
     now_ns: int | None
     verdict: Verdict
     why: str = ""
-    """In a word or two, why its time gets no verdict although it changed, or may have, by more than its tolerance."""
+    """A short reason why a time beyond its tolerance, or possibly beyond it, gets no verdict."""
     change: str = "-"
-    """How much its time changed, as people read it; in pairs with the interval."""
+    """The change of its time, for people; in pairs with the interval."""
     work: Work = NOTHING
-    """What became of its dtypes, bytes and FLOPs; of a fact of the window, all there is."""
+    """The change of its dtypes, bytes and FLOPs; of a fact of the window, the only content."""
 
     @property
     def word(self) -> str:
-        """How a table says what became of it."""
+        """The verdict, in a table's words."""
         return word(self.op, self.verdict)
 
     @property
@@ -51,14 +51,14 @@ class Row:
 
     @property
     def changed_work(self) -> str:
-        """What became of its dtypes, bytes and FLOPs; of more calls, of which dtypes they are."""
+        """The change of its dtypes, bytes and FLOPs; with more calls, the dtypes of the extra calls."""
         if self.verdict is Verdict.MORE and self.base and self.now:
             return self.now.added(self.base)
         return self.work.text
 
     @property
     def is_op(self) -> bool:
-        """Whether it is of an op: not of the time outside ops, nor of a fact of the window."""
+        """Whether the row is about an op, not about the time outside ops or a fact of the window."""
         return self.op != OUTSIDE and not self.is_fact
 
     @property
@@ -78,26 +78,26 @@ class Row:
 
     @property
     def times(self) -> str:
-        """How its time changed: ``1 ms -> 1.1 ms (+10%)``."""
-        has_interval = " " in self.change  # and its own parentheses
+        """The change of its time: ``1 ms -> 1.1 ms (+10%)``."""
+        has_interval = " " in self.change  # brings its own parentheses
         change = f", {self.change}" if has_interval else f" ({self.change})"
         return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
 
     @property
     def change_ns(self) -> int:
-        """How much device time the op costs more (less, if negative)."""
+        """The extra device time of the op; negative if it takes less."""
         return (self.now_ns or 0) - (self.base_ns or 0)
 
     @property
     def work_factor(self) -> float:
-        """How many times the FLOPs or bytes of the baseline it has, whichever grew more; 1 where neither is known."""
+        """The growth of FLOPs or bytes, whichever grew more, as a factor; 1 if neither is known."""
         base, now = self.base, self.now
         pairs = [(base.flops, now.flops), (base.bytes, now.bytes)] if base and now else []
         return max((after.most / max(before.most, 1) for before, after in pairs if before and after), default=1.0)
 
     @property
     def from_calls_ns(self) -> int:
-        """The part of the change that is due to more (or fewer) calls, each at its price before."""
+        """The part of the change that comes from more (or fewer) calls, each at its earlier price."""
         if self.op == OUTSIDE:
             return 0
         base = self.base.calls.most if self.base else 0
@@ -117,25 +117,25 @@ class Diff:
     timing: TimingVerdict
     tolerances: Tolerances
     wall: bool = False
-    """Whether the total is wall time, not the sum of the ops."""
+    """Whether the total is wall time instead of the sum of the ops."""
     top: int = 0
-    """How many of the most expensive ops are to stay the same."""
+    """The number of most expensive ops that have to stay the same."""
     then: str = "baseline"
-    """What a finding calls the base: ``baseline``, ``HEAD~1``, ``before``."""
+    """The name of the base in findings: ``baseline``, ``HEAD~1``, ``before``."""
 
     @property
     def times(self) -> str:
-        """Why times were not judged; empty where they were."""
+        """The reason why times were not judged; empty if they were."""
         return self.timing.why
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all verdicts: counts first, since they have no noise."""
+        """The worst verdict of all rows; counts come first, since they have no noise."""
         return min((row.verdict for row in (*self.rows, self.total)), key=SEVERITY.__getitem__)
 
     @property
     def worst(self) -> Row:
-        """The first row that has this verdict; the whole where none has."""
+        """The first row with this verdict; the whole if no row has it."""
         return next((row for row in self.rows if row.verdict is self.verdict), self.total)
 
     @property
@@ -145,7 +145,7 @@ class Diff:
 
     @property
     def culprits(self) -> list[Row]:
-        """The ops behind half of the change of a slower whole, where no op is beyond its own tolerance."""
+        """The ops behind half of a slower total, if no op exceeds its own tolerance."""
         if self.total.verdict is not Verdict.SLOWER or any(row.verdict.is_regression for row in self.rows):
             return []
         worse = sorted((row for row in self.rows if row.change_ns > 0), key=lambda row: -row.change_ns)
@@ -155,12 +155,12 @@ class Diff:
 
     @property
     def calls_vary(self) -> bool:
-        """Whether calls of an op differ between rounds: then no single number belongs to the fastest round."""
+        """Whether the calls of an op differ between rounds, so that no single number belongs to the fastest round."""
         calls = [each.calls for row in self.rows for each in (row.base, row.now) if each]
         return any(each.least != each.most for each in calls)
 
     def with_slower(self, name: str, work: Work) -> Diff:
-        """Return it with what became of a coarse time, before all that is no regression."""
+        """Return the diff with a slower coarse time, placed before all rows that are not regressions."""
         worse = [row for row in self.rows if row.verdict.is_regression]
         others = [row for row in self.rows if not row.verdict.is_regression]
         found = Row(name, None, None, None, None, work.verdict, work=work)
@@ -168,7 +168,7 @@ class Diff:
 
     @property
     def top_change(self) -> str:
-        """The most expensive ops now and before; empty where they are the same, or times were not judged."""
+        """The change of the most expensive ops; empty if they are the same or times were not judged."""
         base, now = self.timing.base, self.timing.now
         if self.timing.verdict in _UNJUDGED or base is None or now is None:
             return ""
@@ -179,7 +179,7 @@ class Diff:
 
     @property
     def seen(self) -> str:
-        """How the time of the whole changed, where there is no verdict on it."""
+        """The change of the total time, if it got no verdict."""
         return self._change(self.total) if self.timing.verdict is Verdict.NOISY and self.total.base_ns else ""
 
     @property
@@ -203,7 +203,7 @@ class Diff:
 
     @property
     def not_judged(self) -> Iterator[str]:
-        """Yield a line for each amount that changed and is not judged, since it varies from process to process."""
+        """A line for each amount that changed and is not judged because it varies from process to process."""
         for row in self.rows:
             if row.work.is_unjudged:
                 yield f"{row.work.line}; not judged, since it varies from process to process"
@@ -222,7 +222,7 @@ class Diff:
                 return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
 
     def _confirmed(self, row: Row) -> str:
-        """Return by how many processes, or pairs of them, the verdict of a *row* is."""
+        """Return the number of processes, or of pairs, that confirm the verdict of *row*."""
         processes, clean = self.timing.processes, self.timing.clean
         if self.timing.in_pairs:
             agreeing = self.timing.agreeing.get(None if row is self.total else row.op, processes)
@@ -255,21 +255,22 @@ def compare(
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
     then: str = "baseline",
 ) -> Diff:
-    """Compare the calls that a window made *now* with its *base*, and add what was found out about its times.
+    """Compare the calls of a window *now* with its *base*, and add the judged times.
 
-    *facts* are those of `verdict.facts` that each side knows; *then* is what a finding calls the base.
+    *facts* are the `verdict.facts` that each side knows; *then* names the base.
 
-    Calls are compared exactly, at the worst round where rounds differ.
+    Calls are compared exactly, at the worst round if rounds differ.
     """
     before, after = (times or _UNKNOWN for times in (timing.base, timing.now))
     unjudged = timing.verdict in _UNJUDGED
-    # What lost in counts is not blamed for its time as well.
+    # An op with a regression in counts is not blamed for its time as well.
     rows = []
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
         verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
         if op in base and op in now and not verdict.is_regression:
             work = compared(op, base[op], now[op], tolerances.work, then)
-            # Fewer calls that do less are told as fewer calls; two convolutions made one may do 31 times the work.
+            # Fewer calls with less work are reported as fewer calls. Two convolutions joined into one can do 31 times
+            # the work.
             of_its_own = verdict is Verdict.OK or work.verdict.is_regression
             verdict = work.verdict if of_its_own and work.verdict is not Verdict.OK else verdict
         if verdict is Verdict.OK:
@@ -293,7 +294,7 @@ def compare(
 def _of_facts(
     ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], then: str, tolerance: float
 ) -> Iterator[Row]:
-    """Yield a row for each fact of the window that changed: without a verdict where the cause is told by its *ops*."""
+    """Yield a row for each changed fact of the window; without a verdict if its *ops* report the cause."""
     does_more = any(row.verdict.does_more for row in ops)
     vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
     for name, work in changed_facts(base, now, then, tolerance):
@@ -311,7 +312,7 @@ def _of_facts(
 
 
 def _is_of_ops(ops: Sequence[Row], name: str, work: Work, base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
-    """Tell whether the change of a sum is that of *ops* which are told, or of which only one side knows the amount."""
+    """Return True if the change of a sum comes from *ops* that are reported, or whose amount only one side knows."""
     found = []
     for row in ops:
         known = [amount(name, each) is not None for each in (row.base, row.now) if each is not None]
@@ -337,7 +338,7 @@ def compare_counts_first(
     facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
     then: str = "baseline",
 ) -> Diff:
-    """Compare as `compare` does, but call nothing slower that does more: that takes more time anyway."""
+    """Compare like `compare`, but call no window slower that does more, because more work takes more time anyway."""
     diff = compare(base, now, timing, tolerances, top, facts, then)
     if not diff.verdict.does_more or timing.why:
         return diff
@@ -345,22 +346,22 @@ def compare_counts_first(
     return compare(base, now, shown, tolerances, top, facts, then)
 
 
+# The content of a window: its calls and its facts.
 Done = tuple[Mapping[str, OpCounts], Mapping[str, Range]]
-"""What a window did: its calls, and its facts."""
 
 
 def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]:
-    """Return the ops and facts of which a window does more, less or other than its *base*, whatever its times are."""
+    """Return the changed ops and facts of a window against its *base*, without regard to times."""
     rows = compare(base[0], now[0], _UNTIMED, tolerances, facts=(base[1], now[1])).rows
     return {row.op: row.verdict for row in rows if row.verdict.is_change}
 
 
 def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances) -> str:
-    """Return why a window that does more *now* than its *base* is no worse; empty if it is.
+    """Return why a window that does more *now* than its *base* is no regression; empty if it is one.
 
-    *looks* are what it does in a fresh process: the first time, when nothing ran before, and the second. What the first
-    use in a process does depends on the tests before it. Since a change may have added just that, the second look
-    counts only where it finds exactly what is in the baseline of what is in question.
+    *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
+    depends on the tests before it. Since a change may have added exactly that work, the repeat excuses an op only if it
+    matches the baseline of that op exactly.
     """
     first, last = (changes(base, look, tolerances) for look in (looks[0], looks[-1]))
     if not any(verdict.is_regression for verdict in first.values()):
@@ -372,9 +373,9 @@ def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances)
 
 
 def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Sequence[str] = ()) -> str:
-    """Return why fewer calls *now* are no improvement: they may have run unseen. Empty where nothing says so.
+    """Return why fewer calls *now* are no improvement: some may have run unseen. Empty if there is no reason.
 
-    *places* are those from which on a backend saw nothing of what it had seen before.
+    *places* are the lines from which on a backend no longer saw calls that it had seen before.
     """
     certain = {op: counts.calls.most for op, counts in base.items() if counts.calls.lowest}
     if certain and not now:
@@ -407,11 +408,11 @@ def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
 
 
 def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, float, bool, int, str]:
-    """Put causes first, in an order that no measured time decides where counts tell.
+    """Return the sort key of a row: causes first, in an order independent of measured times for counts.
 
-    That is: more calls, the most first, then a new op before one that ran before; wider dtypes; more work, by its
-    factor; facts. An op without a canonical name is often only a part of one that has it. Times order what is slower,
-    and what is told beside.
+    The order: more calls, the largest increase first, then a new op before one that ran before; wider dtypes; more
+    work, by its factor; facts. An op without a canonical name comes later, since it is often a part of one that has it.
+    Times order only slower rows and rows without a regression.
     """
     verdict = row.verdict
     # A new op has more calls, too.

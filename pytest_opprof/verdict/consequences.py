@@ -1,6 +1,6 @@
-"""Cause and consequence among findings: ops that run in wider dtypes are told below the cast that makes these.
+"""Join cause and consequence among findings: ops in wider dtypes stand below the cast to these dtypes.
 
-This goes by dtypes, as no backend tells where the data of an op came from: the text says that both changed, not that
+The rule compares dtypes, since no backend reports the data flow. The text therefore says that both changed, not that
 one follows from the other.
 """
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from .compare import Row
 
 CAST = "Cast"
+# Dtypes before and now.
 _Change = tuple[str, str]
-"""Dtypes before and now."""
 
 
 def with_consequences(findings: Sequence[Finding], rows: Mapping[str, Row], then: str) -> list[Finding]:
-    """Return *findings* with ops in wider dtypes told once: below the cast to these, else below the first such op.
+    """Return *findings* with the ops in wider dtypes joined: below the cast to these, else below the first such op.
 
-    *rows* are those of the window by op; *then* is what a finding calls the base.
+    *rows* are the rows of the window by op; *then* names the base.
     """
     failing = [rows[each.op] for each in findings if each.op and each.op in rows and not each.adds]
     casts = [change for row in failing if row.op == CAST for key in _grown(row) if (change := _made_by(key))]
@@ -63,7 +63,7 @@ def _change(row: Row) -> _Change:
 
 
 def _made_by(dtypes: str) -> _Change | None:
-    """Return what a cast makes of what; None for dtypes of another form.
+    """Return the source and target dtype of a cast; None for dtypes of another form.
 
     >>> _made_by("float32->float64"), _made_by("float32")
     (('float32', 'float64'), None)

@@ -1,4 +1,4 @@
-"""A window as a whole against its baseline: which of the quantities in `FACTS` changed, and why. Exact."""
+"""Compare a window as a whole with its baseline: the changed quantities in `FACTS`, and why. Exact."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .work import Work
 
 
 def amount(name: str, counts: OpCounts | None) -> Range | None:
-    """Return what an op adds to one of the `SUMS`; None where that is not known."""
+    """Return an op's part of one of the `SUMS`; None if it is unknown."""
     found: Range | None = getattr(counts, name) if counts else None
     return found
 
 
 def derived(ops: Mapping[str, OpCounts]) -> dict[str, Range]:
-    """Return those of the `SUMS` that follow from *ops*: where each op has one number, which is known and not 0.
+    """Return the `SUMS` that follow from *ops*: each op has one number, known and not 0.
 
-    Files leave out an amount of 0, as one that is not known.
+    Files leave out an amount of 0 in the same way as an unknown one.
     """
     found = {}
     for name in SUMS:
@@ -34,7 +34,7 @@ def derived(ops: Mapping[str, OpCounts]) -> dict[str, Range]:
 def compared(
     base: Mapping[str, Range], now: Mapping[str, Range], then: str, work_tolerance: float = WORK_TOLERANCE
 ) -> Iterator[tuple[str, Work]]:
-    """Yield what changed, with what became of it; what only one side knows is not compared."""
+    """Yield each changed fact with its `Work`; a fact that only one side knows is not compared."""
     found = set[str]()
     for name, quantity in FACTS.items():
         gate = quantity.gate
@@ -56,9 +56,9 @@ def compared(
 
 
 def loops_follow(base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
-    """Tell whether more rounds of loops are no more work: there are as many calls in them, or were before.
+    """Return True if extra loop iterations are no extra work: calls, before or now, account for as many.
 
-    A comprehension in place of a `map` has a round for each call; a loop in place of calls has fewer of these.
+    A comprehension in place of a `map` has an iteration for each call; a loop in place of calls saves these calls.
     """
     if PYTHON_CALLS not in base or PYTHON_CALLS not in now:
         return False
@@ -69,9 +69,9 @@ def loops_follow(base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
 def follows(
     name: str, work: Work, both: Iterable[tuple[OpCounts | None, OpCounts | None]], base: Range, now: Range
 ) -> bool:
-    """Tell whether the change of one of the `SUMS` follows from ops that are told by themselves.
+    """Return True if the change of one of the `SUMS` follows from ops that have findings of their own.
 
-    *both* has each of these before and now: the rest of the window did not change as the whole did.
+    *both* has these ops before and now; the rest of the window did not change as the whole did.
     """
     rest = [base.most, now.most]
     for sides in both:

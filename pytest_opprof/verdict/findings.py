@@ -1,4 +1,4 @@
-"""The findings that fail a test: a broken limit, or a regression."""
+"""Findings, which fail a test: a broken limit or a regression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..profile.site_calls import SourceLine
 
 
 class Finding(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One broken limit or one regression; its `str` is the line to print."""
+    """One broken limit or one regression; its `str` is the printed line."""
 
     rule: Annotated[str, Meta(description="The kind of limit that was broken, or the change of the op.")]
     op: Annotated[str | None, Meta(description="Or the fact of the window; null where it is the whole window.")]
@@ -26,10 +26,10 @@ class Finding(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     @property
     def adds(self) -> bool:
-        """Whether it only adds to the finding before it: its consequence, or where it comes from."""
+        """Whether it only continues the finding before it: a consequence, or a source line."""
         return not self.short
 
     @property
     def is_about_time(self) -> bool:
-        """Whether it depends on a measured time, which has noise."""
+        """Whether it depends on a measured time, which is noisy."""
         return self.rule in ("device_time", "host_time", "share", "top")

@@ -1,4 +1,4 @@
-"""Noise: which processes were left alone, and why there is no verdict where too few were."""
+"""Detect noise: count the undisturbed processes, and explain a missing verdict."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from .tolerances import CLEAN_ROUNDS, CLEAN_SHARE, LEAST_PROCESSES, STEADY, STOR
 
 
 def clean_processes(runs: Sequence[ProcessTimes], yardstick_ns: float | None = None) -> int:
-    """Return how many processes had enough clean rounds, by the best yardstick of their own if none is given."""
+    """Return the number of processes with enough clean rounds, by their own best yardstick if none is given."""
     yardstick_ns = yardstick_limit_ns(runs) if yardstick_ns is None else yardstick_ns
     return sum(is_clean(run, yardstick_ns) for run in runs)
 
 
 def is_steady(runs: Sequence[ProcessTimes]) -> bool:
-    """Tell whether the fastest processes took about the same time: then the best of them is as fast as this code is."""
+    """Return True if the fastest processes took about the same time; the best of them is then the code's true time."""
     fastest = sorted(min(run.total_ns) for run in runs)[:LEAST_PROCESSES] or [0]
     return fastest[-1] - fastest[0] <= max(STEADY * fastest[0], STORED.floor_ns)
 
 
 def is_clean(run: ProcessTimes, yardstick_ns: float) -> bool:
-    """Tell whether a process had enough rounds of its own: nobody shared its core, and nothing else disturbed it."""
+    """Return True if a process had enough clean rounds: an unshared core and no other disturbance."""
     return not run.disturbed and len(run.clean(CLEAN_SHARE, yardstick_ns)) >= CLEAN_ROUNDS * run.rounds
 
 
 def yardstick_limit_ns(runs: Iterable[ProcessTimes]) -> float:
-    """Return how long the fixed piece of work may take before a clean round, in ns; no limit where it was not done."""
+    """Return the longest allowed yardstick time before a clean round, in ns; infinite without a yardstick."""
     return YARDSTICK * min((ns for run in runs for ns in run.yardstick_ns), default=math.inf)
 
 
 def why_noisy(runs: Sequence[ProcessTimes], clean: int, yardstick_ns: float) -> str:
-    """Return why so few processes are *clean*: how many rounds waited, and how many had a slow core."""
+    """Return why so few processes are *clean*: the number of rounds that waited, and of rounds on a slow core."""
     rounds = sum(run.rounds for run in runs)
     seen = {
         "waited for a CPU": rounds - sum(len(run.clean(CLEAN_SHARE)) for run in runs),

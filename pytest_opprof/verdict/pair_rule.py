@@ -1,7 +1,7 @@
-"""Slower than another revision? Two versions took turns, round by round, in pairs of processes.
+"""Judge whether code is slower than another revision: the versions took turns, round by round, in pairs of processes.
 
-The median ratio of the rounds of each pair, averaged over the pairs: less than 0.1 % of unchanged tests are called
-slower. `benchmarks/gate_quality.py` shows it.
+The measure is the median ratio of the rounds of each pair, averaged over the pairs. It calls less than 0.1 % of
+unchanged tests slower. `benchmarks/gate_quality.py` reproduces this.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def judge_pairs(
 ) -> TimingVerdict:
     """Compare two versions whose processes ran in *pairs*, taking turns round by round: (before, after) each.
 
-    The change of a pair is the median of the ratios of its rounds; of all pairs, their Hodges-Lehmann mean.
+    The change of a pair is the median of its rounds' ratios; the change over all pairs is their Hodges-Lehmann mean.
     """
     if why := incomparable([run for pair in pairs for run in pair]) or ("" if pairs else "no times were measured"):
         return TimingVerdict(Verdict.INCOMPARABLE, why)
@@ -72,7 +72,7 @@ def judge_pairs(
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
-    """Return the median of the means of all pairs: nearly as sharp as the mean, and not moved by a bad value or two.
+    """Return the median of the means of all pairs: nearly as sharp as the mean, and robust to a bad value or two.
 
     >>> hodges_lehmann([1.0, 2.0, 90.0])
     2.0
@@ -83,8 +83,8 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % interval of `hodges_lehmann`; it assumes no distribution.
 
-    It leaves out as many of the lowest and highest means of pairs as the signed-rank distribution lets it: of nine
-    values five each (96 %); of five none (94 %).
+    It leaves out as many of the lowest and highest means of pairs as the signed-rank distribution allows: of nine
+    values five on each side (96 %), of five none (94 %).
 
     >>> interval([1.0, 2.0, 3.0, 4.0, 90.0])
     (1.0, 90.0)
@@ -98,13 +98,13 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _walsh(values: Sequence[float]) -> list[float]:
-    """Return the means of all pairs, of each with itself as well, in order."""
+    """Return the sorted means of all pairs, each value with itself included."""
     return sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
 
 
 @dataclass(frozen=True, slots=True)
 class _Ratios:
-    """How much slower the second process of a pair is: logarithms of ratios."""
+    """The slowdown of the second process of a pair, as logarithms of ratios."""
 
     total: float
     ops: Mapping[str, float]
@@ -112,9 +112,10 @@ class _Ratios:
 
     @classmethod
     def of(cls, before: ProcessTimes, after: ProcessTimes) -> _Ratios:
-        """Return them from the rounds in which neither waited for a CPU; from all of them if those are too few.
+        """Return the ratios of the rounds in which neither process waited for a CPU; of all rounds if these are too
+        few.
 
-        A slow core is slow for both, as is a slow GPU: their rounds are a few milliseconds apart.
+        A slow core or GPU slows both, since their rounds are a few milliseconds apart.
         """
         rounds = sorted(before.clean(CLEAN_SHARE) & after.clean(CLEAN_SHARE))
         clean = len(rounds) >= LEAST_CLEAN and not _one_was_disturbed(before, after)
@@ -128,7 +129,7 @@ class _Ratios:
 
 
 def _one_was_disturbed(before: ProcessTimes, after: ProcessTimes) -> bool:
-    """Tell whether one process was disturbed and the other was not."""
+    """Return True if exactly one of two processes was disturbed."""
     return bool(before.disturbed) is not bool(after.disturbed)
 
 
@@ -141,13 +142,13 @@ def _op_ratio(logs: Sequence[float]) -> float:
 
 
 def _agreeing(logs: Sequence[float], verdict: Verdict, by: float) -> int:
-    """Return how many of the pairs see the change that the verdict claims."""
+    """Return the number of pairs that agree with the verdict."""
     sign = 1 if verdict is Verdict.SLOWER else -1
     return sum(sign * log > math.log1p(by) for log in logs)
 
 
 def _typical(runs: Sequence[ProcessTimes]) -> Times:
-    """Return the median of the medians."""
+    """Return the median of the processes' medians."""
     ops = {op for run in runs for op in run.ops_ns}
     return Times(
         median(median(run.total_ns) for run in runs),

@@ -1,4 +1,4 @@
-"""A budget from what was measured: the limits that hold now, as a mark and as options of ``opprof check``."""
+"""Propose a budget from a measurement: limits that hold now, as a mark and as options of ``opprof check``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..ops.vocabulary import CAST, DATA_MOVEMENT
 from ..profile.op_profile import OpStats
 from .budgets import WINDOW_KEYS
 
+# Names that are no ops, such as ``(unlinked)``, and names that a budget would read as a glob or split.
 _NO_KEY = re.compile(r"^\(|[*?\[=]")
-"""In the names of what is no op, ``(unlinked)``, and in those that a budget would take for a glob or cut in two."""
+# Limits by budget key.
 Limits = Mapping[str, "int | str"]
-"""Limits by the key of a budget."""
 
 
 def proposed(
@@ -25,11 +25,11 @@ def proposed(
     margin: float,
     is_told: Callable[[str], bool] = lambda op: True,
 ) -> dict[str, int | str]:
-    """Return limits that what was measured keeps.
+    """Return limits that the measurement meets.
 
-    Calls of the *top* most expensive ops, and of what moves or converts data, are exact: they have no noise. Device
-    time and memory get a *margin*. A limit on casts is 0 where there are none. *is_told* tells whether the source tells
-    an op from others.
+    Calls of the *top* most expensive ops, and of ops that move or convert data, are exact, since counts have no noise.
+    Device time and memory get a *margin*. The limit on casts is 0 if there are none. *is_told* returns whether the
+    source distinguishes an op from others.
     """
     told = [stats for stats in ops if is_told(stats.op) and not _NO_KEY.search(stats.op)]
     expensive = sorted(told, key=lambda stats: (-stats.fastest_ns, -stats.most_calls))[: top or None]
@@ -51,7 +51,7 @@ def _at_least(amount: float, write: Callable[[float, int], str]) -> str:
 
 
 def as_mark(limits: Limits) -> str:
-    """Return the mark of a test.
+    """Return the limits as a test's mark.
 
     >>> as_mark({"Cast": 3, "aten::foo": 2, "device_time": "5 ms"})
     '@pytest.mark.op_budget({"aten::foo": 2}, Cast=3, device_time="5 ms")'
@@ -63,7 +63,7 @@ def as_mark(limits: Limits) -> str:
 
 
 def as_check(file: str, limits: Limits, options: Iterable[str] = ()) -> str:
-    """Return the command that judges a profile.
+    """Return the command that checks a profile against the limits.
 
     >>> as_check("my trace.json", {"Cast": 3, "device_time": "5 ms"})
     "opprof check 'my trace.json' --budget Cast=3 --budget 'device_time=5 ms'"

@@ -1,4 +1,4 @@
-"""Limits on calls of Python functions, by name: ``python:json.loads``, ``python:pandas.*``."""
+"""Check limits on calls of Python functions by name: ``python:json.loads``, ``python:pandas.*``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def of_window(what: str, limit: object, python: PythonCalls | None) -> Sequence[float]:
-    """Return what a window has of one of the facts that a counting round tells.
+    """Return a window's value of a fact that only a counting round records.
 
-    Raises UsageError where nothing was counted, or Python does not tell.
+    Raises UsageError if nothing was counted, or if this Python cannot count it.
     """
     counted = _counted(FACTS[what].text, limit, python)
     found = counted.facts(1).get(what)
@@ -30,9 +30,9 @@ def of_window(what: str, limit: object, python: PythonCalls | None) -> Sequence[
 
 
 def of_function(name: str, limit: object, python: PythonCalls | None, most: float | None) -> Sequence[float]:
-    """Return the calls of the function *name*, or of all that a glob matches.
+    """Return the calls of the function *name*, or of all functions that a glob matches.
 
-    Raises UsageError for a name that means nothing, and where nothing was counted. *most* is what the limit allows.
+    Raises UsageError for an unknown name, and if nothing was counted. *most* is the upper limit.
     """
     counted = _counted(f"calls of {PREFIX}{name}", limit, python)
     names = counted_as(name, counted)
@@ -45,7 +45,7 @@ def of_function(name: str, limit: object, python: PythonCalls | None, most: floa
 
 
 def counted_as(name: str, counted: PythonCalls) -> set[str]:
-    """Return the functions that a *name* in a budget means: those called, or one that a module has; empty if none."""
+    """Return the functions that *name* in a budget matches: called ones, or an installed one; empty if none."""
     if is_glob(name):
         found = {each for each in counted.functions if matching(name, [each])}
         return found or ({name} if is_installed(name) else set())

@@ -1,7 +1,7 @@
-"""What is counted or weighed of a window and of its ops: a `Quantity` each. A new one is an entry of the table.
+"""The table of quantities of a window and its ops, one `Quantity` each. A new quantity is a new entry.
 
-Budgets, baselines, comparison, tables, JSON and pages read the entry: none of them names a quantity. What it is read
-from is a property of `OpProfile` or `OpStats`. Imports no NumPy: the command line reads the words.
+Budgets, baselines, comparison, tables, JSON and pages read the entry; none of them names a quantity. The value comes
+from a property of `OpProfile` or `OpStats`. Imports no NumPy, since the command line reads the words.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .verdicts import Status, Verdict
 if TYPE_CHECKING:
     from ..profile.op_profile import OpProfile, OpStats
 
+# A number for each round; None if the source does not know.
 PerRound = Sequence[int] | None
-"""A number for each round; None where the source does not know."""
 Needs = Literal["", "memory", "leaks", "python"]
+# Bytes and FLOPs have no noise, but versions pad shapes a little differently. A smaller change does not count.
 WORK_TOLERANCE, WORK_FLOOR = 0.01, 1024
-"""Bytes and FLOPs have no noise: shapes may be padded a little differently. A smaller change is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How people write an amount: the dimensions of `units` that a limit may have, and how it is shown."""
+    """The spelling of an amount: the dimensions of `units` that a limit may have, and how to show it."""
 
     dimensions: tuple[str, ...]
     write: Callable[[float, int], str]
@@ -42,61 +42,61 @@ FLOPS = Unit(("flops", "count"), units.format_flops)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """How a quantity of the window is compared with a baseline: a change beyond both margins has a verdict."""
+    """The comparison of a window's quantity with a baseline: a change beyond both margins gets a verdict."""
 
     more: str
-    """How a table says that there is more of it: ``more memory``."""
+    """A table's word for an increase: ``more memory``."""
     less: str = ""
-    """The same of less; empty where less is no news."""
+    """The word for a decrease; empty if a decrease is not worth reporting."""
     status: Status
-    """How a run counts the tests that fail for it."""
+    """The status of a test that fails for it."""
     tolerance: float = 0.0
-    """Of the baseline: 0.05 is 5 %."""
+    """Relative to the baseline: 0.05 is 5 %."""
     floor: int = 0
     follows: bool = False
-    """Whether it follows from ops: beside an op that does more it is not told. One cause is told once."""
+    """Whether ops explain it: beside an op that does more it is not reported, so that one cause is reported once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """Something that is counted or weighed."""
+    """A quantity that is counted or measured."""
 
     name: str
     """In budgets, baselines and JSON."""
     text: str
     """In findings and tables."""
     whole: str = ""
-    """The same of the window as a whole, where that is another."""
+    """The name for the window as a whole, if it differs."""
     unit: Unit = COUNT
     of_window: Callable[[OpProfile], PerRound] | None = None
     of_op: Callable[[OpStats], PerRound] | None = None
-    """Of a window it is then the sum over its ops."""
+    """For a window, the sum over its ops is then used."""
     gate: Gate | None = None
-    """None: nothing but a budget limits it."""
+    """None: only a budget limits it."""
     in_budgets: bool = True
     is_noisy: bool = False
-    """Whether a limit holds for the fastest round; of what has no noise it holds for the worst."""
+    """Whether a limit applies to the fastest round; for an exact quantity it applies to the worst."""
     needs: Needs = ""
-    """What has to be recorded or looked for that is not by itself."""
+    """The extra recording or search that it requires."""
     lines_of: str = ""
-    """The quantity whose lines tell where it comes from; empty where no line is known."""
+    """The quantity whose source lines explain this one; empty if no line is known."""
     unknown: Callable[[OpProfile], str] | None = None
-    """Why a window does not know it, where there is more to say than that nothing measures it."""
+    """Returns why a window does not know it, if there is a better reason than "nothing measures it"."""
 
     def of_whole(self, profile: OpProfile) -> PerRound:
-        """Return what each round of a window has of it."""
+        """Return the quantity of each round of a window."""
         if self.of_window is not None:
             return self.of_window(profile)
         return self.of_op(profile.total) if self.of_op is not None else None
 
     @property
     def called(self) -> str:
-        """What it is called where it is of the window."""
+        """Its name for a window."""
         return self.whole or self.text
 
 
 def _held_each_round(profile: OpProfile) -> PerRound:
-    """Return what each of several rounds keeps but the first, which fills caches: that grows with every call."""
+    """Return the memory that each round but the first keeps: growth with every call. The first round fills caches."""
     held = profile.held_memory
     return (min(held[1:]),) * len(held) if held and len(held) > 1 else None
 
@@ -115,19 +115,20 @@ def _of_programs(profile: OpProfile) -> str:
 
 
 _MORE_MEMORY = Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, follows=True)
+# In 30 processes PyTorch's peak was the same to the byte; other versions' allocators round sizes differently.
 _MORE_BYTES = Gate(
     more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows=True
 )
-"""In 30 processes PyTorch's were the same to the byte; allocators of other versions round sizes in other ways."""
 MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=WORK_FLOOR)
 
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
+# Quantities that a separate round counts; they depend on the versions of Python and of the packages called.
 OF_PYTHON = (PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS)
-"""What a round of its own counts; it depends on the versions of Python and of the packages called."""
+# In 1,939 tests of pandas, scikit-learn and SciPy, calls of Python functions are equal in three processes. An unrelated
+# code change moves them by a few calls, such as a cache that holds one entry more.
 _MORE_CALLS = Gate(more="more calls", less="fewer calls", status="more calls", tolerance=0.01, floor=10)
-"""In 1,939 tests of pandas, scikit-learn and SciPy calls of Python functions are equal in three processes; on a change
-of other code they move by a few calls, a cache that holds more or less."""
 
+# In the order in which findings are reported.
 _TABLE = (
     Quantity(
         name="calls",
@@ -180,7 +181,7 @@ _TABLE = (
         name="recompilations",
         text="functions compiled again",
         of_window=lambda window: window.counted("recompilations"),
-        # Fewer say little: a function that an earlier test compiled is not compiled here.
+        # A decrease means little: a function that an earlier test compiled is not compiled here.
         gate=Gate(more="compiled again", status="more work"),
     ),
     Quantity(
@@ -188,7 +189,7 @@ _TABLE = (
         text="ops traced for the programs that ran",
         unit=THOUSANDS,
         of_window=lambda window: window.counted("program_ops"),
-        # A few more are optimised away and take no time: XLA compiles 20 of them in 30 to 80 ms.
+        # XLA optimises a few extra ops away; 20 of them compile in 30 to 80 ms.
         gate=Gate(more="more traced", less="less traced", status="more work", tolerance=0.1, floor=20),
         lines_of="program_ops",
         unknown=_of_programs,
@@ -215,7 +216,8 @@ _TABLE = (
         text="temporary memory of a program",
         unit=SIZE,
         of_window=lambda window: window.counted("temporary_memory"),
-        # Told beside ops that do more, too: it does not follow from them, XLA decides what it keeps.
+        # Reported beside ops that do more, too: XLA decides which buffers it keeps, so memory does not follow from the
+        # ops.
         gate=Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16),
     ),
     Quantity(
@@ -240,7 +242,7 @@ _TABLE = (
         text="memory held by each round",
         unit=BYTES,
         of_window=_held_each_round,
-        # However little it is: it grows with every call.
+        # No floor: the leak grows with every call.
         gate=Gate(more="more memory", status="more memory", tolerance=0.05, follows=True),
         in_budgets=False,  # held_memory limits it
         needs="memory",
@@ -274,42 +276,36 @@ _TABLE = (
     Quantity(name="device_time", text="device time", unit=TIME, of_op=lambda op: op.device_ns, is_noisy=True),
     Quantity(name="host_time", text="host time", unit=TIME, of_window=lambda window: window.wall_ns, is_noisy=True),
 )
-"""In the order in which findings are told."""
+# Of an op only: its device time over that of the window.
 SHARE_OF_TIME = Quantity(name="share", text="share of device time", unit=SHARE, is_noisy=True)
-"""Of an op alone: its device time over that of the window."""
 QUANTITIES: Mapping[str, Quantity] = {each.name: each for each in _TABLE}
+# The quantities of a window as a whole that baselines keep and judge.
 FACTS: Mapping[str, Quantity] = {name: each for name, each in QUANTITIES.items() if each.gate}
-"""Those of a window as a whole that baselines keep and judge."""
+# The facts that are sums over all ops.
 SUMS = tuple(name for name, each in FACTS.items() if each.of_op)
-"""The facts that are sums over all ops."""
+# The quantities with known source lines.
 WITH_LINES = tuple(name for name, each in QUANTITIES.items() if each.lines_of == name)
-"""Those of which the program's lines are known that asked for them."""
 
 
 CPU_TIME, WALL_TIME = "cpu_time", "wall_time"
+# Times of the window as a whole, which have a rule of their own (`verdict.coarse`).
 COARSE: Mapping[str, str] = {CPU_TIME: "CPU time", WALL_TIME: "wall time"}
-"""Times of the window as a whole, which have a rule of their own (`verdict.coarse`)."""
 
 
 def is_fact(op: str) -> bool:
-    """Tell whether a row is of the window as a whole, not of an op."""
+    """Return True if a row is about the window as a whole, not about an op."""
     return op in FACTS or op in COARSE
 
 
 def named(op: str) -> str:
-    """Return what an op is called in a table; a fact of the window is none, and in parentheses."""
+    """Return an op's name in a table; a fact of the window stands in parentheses."""
     if op in COARSE:
         return f"({COARSE[op]})"
     return f"({FACTS[op].called})" if op in FACTS else op
 
 
-def is_told_as_a_whole(op: str, verdict: Verdict) -> bool:
-    """Tell whether a row is of a sum over all ops that follows from them: `as_a_whole` has all of these."""
-    return op in SUMS and not verdict.is_change
-
-
 def as_a_whole(changed: Mapping[str, str]) -> str:
-    """Return what all ops together did before and do now, given what *changed*: ``as a whole: 40 -> 56 calls``.
+    """Return one line with the *changed* sums over all ops: ``as a whole: 40 -> 56 calls``.
 
     >>> as_a_whole({"bytes": "1.3 MiB -> 0.9 MiB", "calls": "40 -> 56"})
     'as a whole: 40 -> 56 calls, 1.3 MiB -> 0.9 MiB moved'
@@ -320,14 +316,14 @@ def as_a_whole(changed: Mapping[str, str]) -> str:
 
 
 def word(op: str, verdict: Verdict) -> str:
-    """Return how a table says what became of an op, or of a fact of the window: ``more calls``, ``more memory``."""
+    """Return a table's word for the verdict on an op or a fact: ``more calls``, ``more memory``."""
     gate = FACTS[op].gate if op in FACTS else None
     plain: str = verdict.value
     return {Verdict.ABOVE: gate.more, Verdict.BELOW: gate.less}.get(verdict, plain) if gate else plain
 
 
 def words(*, worse: bool) -> frozenset[str]:
-    """Return all words for what is worse, or better, than in a baseline."""
+    """Return all words for a change for the worse, or for the better."""
     gates = [each.gate for each in FACTS.values() if each.gate]
     plain = {each.value for each in Verdict if (each.is_regression if worse else each.is_improvement)}
     return frozenset(plain | {gate.more if worse else gate.less for gate in gates} - {""})

@@ -1,8 +1,8 @@
-"""Answers to questions about a saved profile: filter, aggregate, order, the top. Pure functions of its records.
+"""Answer questions about a saved profile: filter, aggregate, order, take the top. Pure functions of its records.
 
-The meaning of each option is that of MegEngine's ``profile_analyze``, where it has one: filters do not change totals,
-bounds of time hold for each op before ops are aggregated, FLOPS of an aggregate are the aggregated computation over the
-aggregated time, and the cumulative time runs down the rows that are shown.
+Each option has the meaning of MegEngine's ``profile_analyze``, where that has it: filters do not change totals, time
+bounds apply to each op before aggregation, FLOPS of an aggregate are the aggregated computation over the aggregated
+time, and the cumulative time sums the rows that are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class CopyTime:
-    """Copies and host-device transfers among the ops that were selected."""
+    """Copies and host-device transfers among the selected ops."""
 
     calls: int
     total_ns: float | None
@@ -33,12 +33,12 @@ _COPIES = frozenset(["Copy", "MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD"])
 
 
 def is_present(saved: SavedProfile, name: str) -> bool:
-    """Tell whether an op of the profile has this type, canonical or raw."""
+    """Return True if an op of the profile has this type, canonical or raw."""
     return any(record.type == name or op_of(record) == name for record in saved.records)
 
 
 def is_untold(saved: SavedProfile, name: str) -> bool:
-    """Tell whether ops may be called something else here though they are *name*."""
+    """Return True if *name* may hide behind another name in this profile."""
     if name in saved.untold or "*" not in saved.untold:
         return name in saved.untold
     moves = name.startswith("Mem") or name == "Synchronize"
@@ -46,34 +46,34 @@ def is_untold(saved: SavedProfile, name: str) -> bool:
 
 
 def input_dtypes(saved: SavedProfile) -> list[str]:
-    """Return the dtypes of the inputs, sorted, each in one spelling."""
+    """Return the sorted dtypes of the inputs, each in one spelling."""
     return sorted({dtypes.dtype(dtype) for record in saved.records for dtype in record.input_dtypes} - {""})
 
 
 def total(saved: SavedProfile, side: Side) -> float | None:
-    """Return the sum of the times of all ops but communication, in ns; None where the source has none of that side."""
+    """Return the summed time of all ops except communication, in ns; None if the source has no time of that side."""
     return _sum(_time(record, side, "end") for record in saved.records if not communicates(record))
 
 
 def has_times(saved: SavedProfile, side: Side) -> bool:
-    """Tell whether there is a `total` of that side."""
+    """Return True if the profile has a `total` of that side."""
     return any(_time(record, side, "end") is not None and not communicates(record) for record in saved.records)
 
 
 def is_timed(saved: SavedProfile) -> bool:
-    """Tell whether there is a `total` of any side."""
+    """Return True if the profile has a `total` of any side."""
     return has_times(saved, "device") or has_times(saved, "host")
 
 
 def communication(saved: SavedProfile) -> float | None:
-    """Return the sum of the device times of what moves data between devices."""
+    """Return the summed device time of transfers between devices."""
     return _sum(record.device_ns for record in saved.records if communicates(record))
 
 
 def select(saved: SavedProfile, question: Question) -> list[SavedOp]:
-    """Return the records that match, steps joined.
+    """Return the matching records, with steps joined.
 
-    An op that has a time on the other side only is not of the side that is asked for.
+    An op with a time on the other side only does not belong to the requested side.
     """
     records = _as_asked(_joined(saved, question.by_site), question)
     if is_timed(saved):
@@ -82,7 +82,7 @@ def select(saved: SavedProfile, question: Question) -> list[SavedOp]:
 
 
 def untimed(saved: SavedProfile) -> Iterator[str]:
-    """Yield a remark if ops of a profile with times have none: they are in no sum."""
+    """Yield a remark if some ops of a timed profile have no time: no sum contains them."""
     without = [record for record in saved.records if record.device_ns is None and record.host_ns is None]
     if without and len(without) < len(saved.records):
         calls = sum(record.calls for record in without)
@@ -90,9 +90,9 @@ def untimed(saved: SavedProfile) -> Iterator[str]:
 
 
 def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
-    """Return *records*, those that are asked for by their canonical op as calls of it.
+    """Return *records*; those requested by canonical op as calls of it.
 
-    Who asks for a raw type or a name gets every event of it, with the time that is not of events inside.
+    A request by raw type or name returns every event, with its exclusive time.
     """
     if question.name is not None or not (
         question.types or question.aggregate_by in ("op", "place") or question.by_site or question.by_dtype
@@ -104,10 +104,10 @@ def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:
 
 
 def as_calls(records: Sequence[SavedOp]) -> list[SavedOp]:
-    """Return *records* with their calls and times as calls of their canonical ops, parts included: 0 for a part.
+    """Return *records* with calls and times as calls of their canonical ops, parts included: 0 for a part.
 
-    Where no record of an op counts, it is no op but the host's work for one (a launch) or a loop around some: every
-    event is a call.
+    If no record of an op counts, it is the host's work for an op (a launch) or a loop around ops; every event is a
+    call.
     """
     alone = {op_of(record) for record in records if record.counted == 0 and record.whole is None}
     alone -= {op_of(record) for record in records if record.counted != 0} if alone else set()
@@ -122,7 +122,7 @@ def _as_call(record: SavedOp, alone: set[str]) -> SavedOp:
 
 
 def _is_shown(record: SavedOp, question: Question) -> bool:
-    """Tell whether it is more than a part whose time is in the calls that it is a part of."""
+    """Return True unless the record is a part whose time is already in the whole call."""
     return bool(record.calls or _time(record, question.side, question.time))
 
 
@@ -136,7 +136,7 @@ def answer(saved: SavedProfile, question: Question) -> list[Line]:
     selected = select(saved, question)
     whole = total(saved, question.side)
     if question.order_by == "time" and not question.aggregate_by:
-        # The same as below, without a line for each of 10**5 records of which three are asked for.
+        # The same as below, but without building 10**5 lines to show three.
         selected = _ordered(
             [record for record in selected if _is_shown(record, question)],
             lambda record: _time(record, question.side, question.time),
@@ -152,9 +152,9 @@ def answer(saved: SavedProfile, question: Question) -> list[Line]:
 def _ordered(
     rows: list[Row], key: Callable[[Row], Any], is_beside: Callable[[Row], bool], question: Question
 ) -> list[Row]:
-    """Return the top of *rows*, those with an unknown *key* last either way; ties stay in order.
+    """Return the top of *rows*, unknown keys last in either direction; ties keep their order.
 
-    What *is_beside* the total comes behind what is in it where rows are ordered by time.
+    Rows that *is_beside* the total follow the rows inside it when ordered by time.
     """
     keys = [key(row) for row in rows]
     known = [index for index, value in enumerate(keys) if value is not None]
@@ -166,7 +166,7 @@ def _ordered(
 
 
 def selection(saved: SavedProfile, question: Question) -> list[Line]:
-    """Return all that matches as one row, its communication as another; nothing where nothing is filtered."""
+    """Return all matches as one row and their communication as another; nothing without a filter."""
     plain = replace(question, aggregate_by="all", aggregate="sum", order_by="time", ascending=False, top=0)
     everything = Question(side=question.side, time=question.time, aggregate_by="all")
     if plain == everything:
@@ -176,7 +176,7 @@ def selection(saved: SavedProfile, question: Question) -> list[Line]:
 
 
 def copy_time(saved: SavedProfile, question: Question) -> CopyTime:
-    """Return the time of the copies among the selected ops: a copy of the host's that the device made is one of its."""
+    """Return the time of the copies among the selected ops; a host copy done by the device counts for the device."""
     copies = as_calls([record for record in select(saved, question) if op_of(record) in _COPIES])
     return CopyTime(
         sum(record.calls for record in copies),
@@ -186,7 +186,7 @@ def copy_time(saved: SavedProfile, question: Question) -> CopyTime:
 
 
 def kernels(saved: SavedProfile, name: re.Pattern[str] | None = None, types: Sequence[str] = ()) -> list[SavedKernel]:
-    """Return the kernels whose name matches, of ops of one of *types*, steps joined, the most expensive first."""
+    """Return the kernels with a matching name and launching type, steps joined, the most expensive first."""
     ops = _launchers(saved) if types else {}
     joined: dict[tuple[str, str, str], SavedKernel] = {}
     for kernel in saved.kernels or ():
@@ -199,13 +199,13 @@ def kernels(saved: SavedProfile, name: re.Pattern[str] | None = None, types: Seq
 
 
 def launching(saved: SavedProfile) -> list[str]:
-    """Return the canonical ops that launched kernels, those of the most expensive kernels first."""
+    """Return the canonical ops that launched kernels, by the cost of their kernels."""
     ops = _launchers(saved)
     return list(dict.fromkeys(next(iter(ops[kernel.launched_by]), kernel.launched_by) for kernel in kernels(saved)))
 
 
 def _launchers(saved: SavedProfile) -> dict[str, dict[str, None]]:
-    """Return what the launchers of kernels are called: their canonical ops and raw types, by their names."""
+    """Return the canonical ops and raw types of each kernel launcher, by its name."""
     found: dict[str, dict[str, None]] = {kernel.launched_by: {} for kernel in saved.kernels or ()}
     for record in saved.records:
         for name in {record.name, record.type} & found.keys():
@@ -214,7 +214,7 @@ def _launchers(saved: SavedProfile) -> dict[str, dict[str, None]]:
 
 
 def launch_ns(record: SavedOp, side: Side) -> float | None:
-    """Return the time up to the first kernel, where the source tells."""
+    """Return the time up to the first kernel, if the source has it."""
     return _time(record, side, "kern")
 
 
@@ -236,12 +236,12 @@ def _time(record: SavedOp, side: Side, end: End) -> float | None:
 
 
 def _is_beside(record: SavedOp, question: Question) -> bool:
-    """Tell whether the record is communication, whose time is beside that of the device."""
+    """Return True if the record is communication, whose time is not part of the device total."""
     return question.side == "device" and communicates(record)
 
 
 def _joined(saved: SavedProfile, by_site: bool) -> list[SavedOp]:
-    """Return the records with those that differ only in their step, or unless *by_site* in their line, made one."""
+    """Return the records with steps joined and, unless *by_site*, with source lines joined."""
     if len(saved.steps) == 1 and (by_site or not saved.has_sites):
         return list(saved.records)
     by_identity: dict[SavedOp, list[SavedOp]] = {}
@@ -310,7 +310,7 @@ def _groups(records: Sequence[SavedOp], question: Question) -> list[list[SavedOp
 
 def _group_of(record: SavedOp, question: Question) -> str:
     if question.aggregate_by == "all":
-        # Apart, as it is beside the total.
+        # Communication is a group of its own, since the total does not include it.
         return "communication" if _is_beside(record, question) else "all"
     if question.by_dtype:
         return with_dtypes(op_of(record), dtypes_of(record))
@@ -354,7 +354,7 @@ def _aggregated_time(group: Sequence[SavedOp], question: Question) -> float | No
 
 
 def _aggregated(group: Sequence[SavedOp], values: Sequence[float | None], question: Question) -> float | None:
-    """Return the aggregate of what is known; the mean is over all calls, so that it times the calls is the sum."""
+    """Return the aggregate of the known values; the mean is over all calls, so that mean times calls is the sum."""
     whole = _sum(values)
     if whole is None or not question.aggregate_by or question.aggregate == "sum":
         return whole
@@ -366,7 +366,7 @@ def _aggregated(group: Sequence[SavedOp], values: Sequence[float | None], questi
 
 
 def _extreme(how: str, records: Sequence[SavedOp], side: Side, time: End = "end") -> float | None:
-    """Return the time of the shortest (``min``) or longest call; None where it is not known of every call."""
+    """Return the time of the shortest (``min``) or longest call; None unless it is known for every call."""
     values = [_of_a_call(record, how, side, time) for record in records if record.calls]
     known = [value for value in values if value is not None]
     return (max if how == "max" else min)(known) if known and len(known) == len(values) else None

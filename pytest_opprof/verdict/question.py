@@ -1,4 +1,4 @@
-"""What can be asked of a saved profile, `Question`, and a row of the answer, `Line`."""
+"""The question to a saved profile, `Question`, and a row of the answer, `Line`."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ InStep = TypeVar("InStep", SavedOp, SavedKernel, Collective)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a profile; the defaults ask for everything, the most expensive first."""
+    """A question to a profile; the defaults return everything, the most expensive first."""
 
     side: Side = "device"
     time: End = "end"
-    """``kern``: only up to the first kernel of each op, where the source tells."""
+    """``kern``: only up to the first kernel of each op, if the source has it."""
     name: re.Pattern[str] | None = None
-    """Searched for in the name, anywhere; ``^`` and ``$`` anchor it."""
+    """Searched anywhere in the name; ``^`` and ``$`` anchor it."""
     types: tuple[str, ...] = ()
     """Any of these, canonical or raw."""
     input_dtype: str = ""
-    """One input at least has this dtype."""
+    """At least one input has this dtype."""
     least_ns: float | None = None
     most_ns: float | None = None
     aggregate_by: AggregateBy = ""
-    """``dtype``: by canonical op and what it reads and writes, called as budgets call it, ``MatMul[float32]``.
-    ``place``: by where it ran. ``site``: by canonical op and the line that asked for it. ``dtype,site``: by both."""
+    """``dtype``: by canonical op and its dtypes, as budgets write it, ``MatMul[float32]``. ``place``: by device and
+    stream. ``site``: by canonical op and the source line that called it. ``dtype,site``: by both."""
     shown: Shown = field(default_factory=lambda: Shown(os.curdir), compare=False)
-    """Chooses the line of a call chain."""
+    """Chooses the shown line of a call chain."""
     aggregate: How = "sum"
     order_by: str = "time"
     ascending: bool = False
     top: int = 0
-    """0 is all; a negative number leaves out so many of the last."""
+    """0 is all; a negative number leaves out as many at the end."""
 
     @property
     def by_site(self) -> bool:
-        """Whether lines tell rows apart."""
+        """Whether rows are split by source line."""
         return self.aggregate_by in ("site", "dtype,site")
 
     @property
     def by_dtype(self) -> bool:
-        """Whether dtypes do."""
+        """Whether rows are split by dtype."""
         return self.aggregate_by in ("dtype", "dtype,site")
 
 
@@ -67,7 +67,7 @@ class Line:
     type: str | None
     id: str | None
     calls: int
-    """Of what is asked for: 0 for what is only a part of a canonical op that is."""
+    """Calls of the requested ops: 0 for a row that is only a part of a requested canonical op."""
     time_ns: float | None
     share: float | None
     """Of the total time of its side."""
@@ -75,22 +75,23 @@ class Line:
     computation: float | None
     """Floating-point operations."""
     flops: float | None
-    """The same a second; infinite where no time passed."""
+    """FLOPs a second; infinite if no time passed."""
     memory: float | None
     """Bytes read and written."""
     bandwidth: float | None
-    """The same a second."""
+    """Bytes a second; infinite if no time passed."""
     input_shapes: tuple[Shape, ...] | None
     output_shapes: tuple[Shape, ...] | None
     input_dtypes: tuple[str, ...]
     output_dtypes: tuple[str, ...]
     place: str | None
     communication: bool
-    """Whether it moves data between devices: no part of the total, so without a share, and behind the others."""
+    """Whether it moves data between devices: outside the total, without a share, after the other rows."""
     site: str | None = None
-    """The line that asked for it, where rows are of lines."""
+    """The source line of the call, if rows are split by line."""
 
 
+# The columns that rows can be ordered by.
 COLUMNS: Mapping[str, Callable[[Line], object]] = {
     "time": lambda line: line.time_ns,
     "share": lambda line: line.share,
@@ -111,11 +112,10 @@ COLUMNS: Mapping[str, Callable[[Line], object]] = {
     "place": lambda line: line.place,
     "site": lambda line: line.site,
 }
-"""What rows can be ordered by."""
 
 
 def ordering(text: str) -> tuple[str, bool]:
-    """Read ``[+]COLUMN`` and return the column and whether it ascends. Raises UsageError."""
+    """Parse ``[+]COLUMN`` into the column and whether it ascends. Raises UsageError."""
     column = text.removeprefix("+").removesuffix("_ns")
     if column not in COLUMNS:
         raise UsageError(
@@ -126,20 +126,20 @@ def ordering(text: str) -> tuple[str, bool]:
 
 
 def _id_key(text: str | None) -> tuple[int, str] | None:
-    """Order ids as numbers where they are numbers."""
+    """Order numeric ids as numbers."""
     if text is None:
         return None
     return (int(text), "") if text.isdecimal() and len(text) < 20 else (1 << 70, text)
 
 
 def in_steps(saved: SavedProfile, text: str) -> SavedProfile:
-    """Return *saved* with only the steps that ``2-4`` or ``2,3,4`` names. Raises UsageError for a step it lacks."""
+    """Return *saved* reduced to the steps in ``2-4`` or ``2,3,4``. Raises UsageError for an unknown step."""
     labels = _labels(saved, text)
     return in_step_numbers(saved, [index for index, label in enumerate(saved.steps) if label in labels])
 
 
 def in_step_numbers(saved: SavedProfile, chosen: Sequence[int]) -> SavedProfile:
-    """Return *saved* with only these steps, by their index."""
+    """Return *saved* reduced to the steps with these indices."""
     kept = set(chosen)
     renumbered = {old: new for new, old in enumerate(chosen)}
 

@@ -1,7 +1,7 @@
-"""How the ranks of one run differ, by their saved profiles: pure functions of these.
+"""Compare the ranks of one run by their saved profiles: pure functions of these.
 
-Calls are exact, so any difference of them is told. Times are not: a difference below `SHARE` and `FLOOR_NS`, as in
-``opprof diff``, is none. What ran outside of every step is left out, as there.
+Calls are exact, so any difference is reported. Times are not: a difference below `SHARE` and `FLOOR_NS` is ignored, as
+in ``opprof diff``. Events outside all steps are left out, as there.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..profile.saved import OUTSIDE, Collective, SavedProfile, op_of
 from . import query
 from .question import Question, Side, in_step_numbers
 
+# Of the time of the fastest rank.
 SHARE = 0.1
-"""Of the time of the fastest rank."""
 FLOOR_NS = 20_000
+# A collective of HCCL: the op, its group and its number in the group, the same on all ranks.
 _HCOM = re.compile(r"hcom_(allReduce|allGather|reduceScatter|all[tT]oAll|alltoall)\w*?__(\w+?)_(\d+)_\d+")
-"""A collective of HCCL: the op, its group and its number in it, the same on all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ TOTALS = ("device_time_ns", "host_time_ns", "communication_ns", "wall_time_ns")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a number lies between, over all ranks; *fastest* and *slowest* are indices of ranks."""
+    """The range of a number over all ranks; *fastest* and *slowest* are indices of ranks."""
 
     least_ns: float
     median_ns: float
@@ -52,7 +52,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OpCalls:
-    """How often each rank called an op, in the order of ranks."""
+    """The calls of an op on each rank, in the order of ranks."""
 
     op: str
     calls: tuple[int, ...]
@@ -60,7 +60,7 @@ class OpCalls:
 
 @dataclass(frozen=True, slots=True)
 class OpTimes:
-    """The time of an op on each rank, and what it lies between; 0 for a rank that did not run it."""
+    """The time of an op on each rank, and its range; 0 for a rank that did not run it."""
 
     op: str
     times_ns: tuple[float, ...]
@@ -69,22 +69,22 @@ class OpTimes:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Who waited for whom. Of a collective, the rank that took the shortest time came last; by as much as others took
-    longer, they waited for it: all end at about the same time, as HolisticTraceAnalysis assumes of its stragglers.
+    """Who waited for whom. The rank with the shortest time in a collective came last, and the others waited for it by
+    their extra time: all end at about the same time, the assumption of HolisticTraceAnalysis for its stragglers.
     """
 
     collectives: int
-    """In which two ranks or more take part."""
+    """The number of collectives with at least two ranks."""
     taken_ns: tuple[float, ...]
-    """How long they took each rank."""
+    """The time of the collectives on each rank."""
     waited_ns: tuple[tuple[float, ...], ...]
-    """How long each rank waited for each of the ranks."""
+    """The time that each rank waited for each of the ranks."""
     came_last: tuple[int, ...]
-    """In how many each rank came last, so that another one waited for `FLOOR_NS` or more."""
+    """The number of collectives in which each rank came last, and another waited `FLOOR_NS` or more."""
 
     @property
     def held_up_ns(self) -> tuple[float, ...]:
-        """How long the others waited for each rank, together."""
+        """The time that the others waited for each rank, together."""
         return tuple(map(sum, zip(*self.waited_ns)))
 
 
@@ -94,22 +94,22 @@ class Spread:
 
     totals: tuple[RankTotals, ...]
     between: dict[str, Range]
-    """By the name of a total; without those that a rank does not know."""
+    """By the name of a total; without totals that a rank does not know."""
     calls: tuple[OpCalls, ...]
-    """Ops with other calls on some rank, the largest difference first."""
+    """Ops whose calls differ between ranks, the largest difference first."""
     times: tuple[OpTimes, ...]
     """Ops that take notably longer on some rank, the largest difference first; no communication, which is waiting."""
     waits: Waits | str | None
-    """Who waited for whom, or why that is not known; None where ranks do nothing together."""
+    """Who waited for whom, or why that is unknown; None if ranks do nothing together."""
 
     @property
     def same_steps(self) -> bool:
-        """Whether all have as many steps: else calls and times are of unlike things."""
+        """Whether all ranks have the same number of steps; otherwise their calls and times are not comparable."""
         return len({each.steps for each in self.totals}) == 1
 
 
 def spread(ranks: Sequence[SavedProfile], side: Side = "device") -> Spread:
-    """Return how *ranks*, two at least, differ in their totals, in the calls of ops and in the times of one *side*."""
+    """Compare at least two *ranks*: their totals, their calls of ops and the times of one *side*."""
     ranks = [_in_steps(saved) for saved in ranks]
     totals = tuple(
         RankTotals(
@@ -184,7 +184,7 @@ def _collectives(saved: SavedProfile) -> Sequence[Collective]:
 
 
 def _waits(ranks: Sequence[Sequence[Collective]]) -> Waits | str | None:
-    """Return who waited for whom in what *ranks* did together: in a group, the first of one is the first of all."""
+    """Return who waited for whom in the collectives of *ranks*; within a group they match by order."""
     groups: defaultdict[str | None, dict[int, list[Collective]]] = defaultdict(dict)
     for rank, done in enumerate(ranks):
         for each in done:

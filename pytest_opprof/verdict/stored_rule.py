@@ -1,7 +1,7 @@
-"""Slower than a stored baseline? The fastest round of its processes against the fastest of one now, or of some more.
+"""Judge whether code is slower than a stored baseline: the fastest round of its processes against one or more now.
 
 The process is the unit, not the round. On 17 workloads, rules that take each round for an independent sample called 15
-to 67 % of unchanged tests slower; this one calls less than 0.5 %. `benchmarks/gate_quality.py` shows it.
+to 67 % of unchanged tests slower; this rule calls less than 0.5 %. `benchmarks/gate_quality.py` reproduces this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .verdicts import Times, TimingVerdict, Verdict, undecided, worst
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What `judge` asks of the samples, and how much it lets pass."""
+    """The samples that `judge` requires, and its tolerances."""
 
     tolerances: Tolerances = STORED
     least_base_processes: int = 3
@@ -26,19 +26,19 @@ class Rule:
     processes: int = PROCESSES
     most_processes: int = MOST_PROCESSES
     base: str = "the baseline"
-    """What the user calls what is compared with."""
+    """The user's name for the base."""
 
 
 STORED_RULE = Rule()
 
 
 def judge(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule = STORED_RULE) -> TimingVerdict:
-    """Compare the fastest round of *now* with that of *base*, where each is a process.
+    """Compare the fastest round of *now* with that of *base*, where each item is a process.
 
-    A window is called slower when the best of `Rule.processes` with clean rounds is slower, and each of them is slower
-    than a typical process of *base*. Until then the judgement is not settled: measure in one more process. One process
-    within the limits is enough to pass, so it makes no difference whether we look after each or once after the last.
-    Noise only adds time: a process that is fast enough is evidence, whether it was disturbed or not.
+    A window is slower if the best of `Rule.processes` with clean rounds is slower, and each of them is slower than a
+    typical process of *base*. Until then the verdict is not settled: measure in one more process. One process within
+    the limits is enough to pass, so it makes no difference whether we check after each process or once after the last.
+    Noise only adds time, so a process that is fast enough is evidence even if it was disturbed.
     """
     if why := _too_little(base, now, rule) or incomparable([*base, *now]):
         return unjudged(why, now)
@@ -66,7 +66,7 @@ def judge(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule 
 
 
 def _is_typical(run: ProcessTimes, base: Sequence[ProcessTimes], tolerances: Tolerances) -> bool:
-    """Tell whether a process is nearly as fast as the second-best one of *base*: the best of five may be luck."""
+    """Return True if a process is nearly as fast as the second-best one of *base*; the best of five may be luck."""
     nearly = replace(
         tolerances,
         tolerance=TYPICAL * tolerances.tolerance,
@@ -77,7 +77,7 @@ def _is_typical(run: ProcessTimes, base: Sequence[ProcessTimes], tolerances: Tol
 
 
 def unjudged(why: str, now: Sequence[ProcessTimes], base: Sequence[ProcessTimes] = ()) -> TimingVerdict:
-    """Return the times of samples that are not judged, to be shown; *base* is shown beside them if given."""
+    """Return times that are not judged, for display; *base* is shown beside them if given."""
     before, after = (fastest(side) if side else None for side in (base, now))
     return TimingVerdict(Verdict.INCOMPARABLE, why, before, after, len(now))
 
@@ -96,7 +96,7 @@ def _ranked(values: Sequence[int], rank: int) -> int:
 
 
 def _too_little(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule) -> str:
-    """Return what was not measured often enough."""
+    """Return what was measured too rarely; empty if nothing was."""
     if not now:
         return "no times were measured"
     rounds = min(run.rounds for run in now)
@@ -110,9 +110,9 @@ def _too_little(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule:
 
 
 def _confirmed_by_ops(found: TimingVerdict, tolerances: Tolerances) -> TimingVerdict:
-    """Return *found* without a slower whole where no op is slower: each op was as fast as before, in some round.
+    """Return *found* without a slower total if no op is slower: each op was as fast as before, in some round.
 
-    Of a test whose processes differ by half, 18 % of unchanged runs were called slower without this, 6 % with it.
+    For a test whose processes differ by half, 18 % of unchanged runs were called slower without this, 6 % with it.
     """
     base, now = found.base, found.now
     both = base.ops_ns.keys() & now.ops_ns.keys() if base and now else ()
@@ -125,8 +125,8 @@ def _confirmed_by_ops(found: TimingVerdict, tolerances: Tolerances) -> TimingVer
 def _confirmed_by_base(found: TimingVerdict, base: Sequence[ProcessTimes], rule: Rule) -> TimingVerdict:
     """Return *found* without changes that would also call the second-best process of the baseline slower.
 
-    Of tests that are fast in one process of ten, 21 % of unchanged runs were called slower without this and `_differs`,
-    2 % with both; of the recorded samples no more than 0.07 % have no verdict for it.
+    For tests that are fast in one process of ten, 21 % of unchanged runs were called slower without this and
+    `_differs`, 2 % with both. It takes the verdict from no more than 0.07 % of the recorded samples.
     """
     own = _second_best(base, rule.tolerances)
     total = Verdict.OK if own.total is Verdict.SLOWER else found.total
@@ -140,7 +140,7 @@ def _confirmed_by_base(found: TimingVerdict, base: Sequence[ProcessTimes], rule:
 
 
 def has_lone_best(base: Sequence[ProcessTimes], tolerances: Tolerances) -> bool:
-    """Tell whether a baseline cannot be used to call anything slower: its own second-best process would be slower."""
+    """Return True if a baseline cannot show a slowdown, since its own second-best process would be slower."""
     return len(base) > 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER
 
 
@@ -149,5 +149,5 @@ def _second_best(base: Sequence[ProcessTimes], tolerances: Tolerances) -> Timing
 
 
 def _differs(base: Sequence[ProcessTimes], tolerances: Tolerances) -> bool:
-    """Tell whether a process of the baseline would be called slower than its best: then more are needed now."""
+    """Return True if a process of the baseline would be called slower than its best; more are then needed now."""
     return any(judged(fastest(base), fastest([run]), tolerances, 1).verdict is Verdict.SLOWER for run in base)

@@ -1,4 +1,4 @@
-"""What the samples say: `Verdict`, the `Times` that it is of, and both as a `TimingVerdict`."""
+"""The vocabulary of verdicts: `Verdict`, the `Times` that it judges, and both as a `TimingVerdict`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+# The result of a test.
 Status = Literal[
     "ok",
     "over budget",
@@ -25,12 +26,11 @@ Status = Literal[
     "not compared",
     "improved",
 ]
-"""What a test came to."""
 Sense = Literal["worse", "better", "neither"]
 
 
 class Verdict(Enum):
-    """A change of an op, or of a window, since its baseline: the worst first.
+    """A change of an op, or of a window, since its baseline, the worst first.
 
     Each has its word, its sense and the status that it gives a test.
     """
@@ -41,7 +41,7 @@ class Verdict(Enum):
     OTHER_LAYOUT = "other layout", "worse", "more work"
     MORE_WORK = "more work", "worse", "more work"
     ABOVE = "more", "worse", "more work"
-    """Of a quantity of the window, whose gate has the word and the status."""
+    """A quantity of the window; its gate has the word and the status."""
     SLOWER = "slower", "worse", "slower"
     UNSEEN = "not seen", "worse", "not measured"
     NOISY = "no verdict, too noisy", "neither", "too noisy"
@@ -51,7 +51,7 @@ class Verdict(Enum):
     LESS_WORK = "less work", "better", "improved"
     BELOW = "less", "better", "improved"
     OTHER_DTYPES = "other dtypes", "better", "ok"
-    """Without being worse: the baseline should follow."""
+    """Changed, but not worse: the baseline should follow."""
     FASTER = "faster", "better", "improved"
     INCOMPARABLE = "not compared", "neither", "ok"
     NO_BASELINE = "no baseline", "neither", "no baseline"
@@ -62,7 +62,7 @@ class Verdict(Enum):
     status: Status
 
     def __new__(cls, word: str, sense: Sense, status: Status) -> Self:
-        """Make the member: its value is its word, as JSON has it."""
+        """Make the member; its value is its word, as in JSON."""
         member = object.__new__(cls)
         member._value_, member.sense, member.status = word, sense, status
         return member
@@ -79,22 +79,22 @@ class Verdict(Enum):
 
     @property
     def is_change(self) -> bool:
-        """Whether it is for worse or better."""
+        """Whether it is for better or worse."""
         return self.sense != "neither"
 
     @property
     def does_more(self) -> bool:
-        """Whether it fails a test, and needs no times to be known."""
+        """Whether it fails a test, and is known without times."""
         return self.is_regression and self not in (Verdict.SLOWER, Verdict.UNSEEN)
 
 
+# The rank of each verdict, the worst first.
 SEVERITY: Mapping[Verdict, int] = {verdict: place for place, verdict in enumerate(Verdict)}
-"""The place of each verdict, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What represents several rounds: of the whole window, and of each op, ns."""
+    """The representative of several rounds: of the whole window, and of each op, ns."""
 
     total_ns: float
     ops_ns: Mapping[str, float]
@@ -106,15 +106,15 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class TimingVerdict:
-    """What the samples say of a window."""
+    """The judgement of a window's times."""
 
     verdict: Verdict
     why: str = ""
-    """Why there is no verdict, or nothing was compared."""
+    """The reason for no verdict, or for no comparison."""
     base: Times | None = None
     now: Times | None = None
     processes: int = 0
-    """How many processes of the new code were compared, or pairs of both."""
+    """The number of processes of the new code that were compared, or of pairs."""
     settled: bool = True
     """Whether more processes would change nothing."""
     total: Verdict = Verdict.OK
@@ -122,24 +122,24 @@ class TimingVerdict:
     """The ops that changed beyond their limits."""
     in_pairs: bool = False
     clean: int = 0
-    """How many of the processes had clean rounds; 0 where nobody looked."""
+    """The number of processes with clean rounds; 0 if this was not checked."""
     intervals: Mapping[str | None, tuple[float, float]] = field(default_factory=dict)
     """In pairs: the 95 % interval of the change of each op, and of the window (None); 0.1 is 10 %."""
     agreeing: Mapping[str | None, int] = field(default_factory=dict)
-    """How many of the pairs see the change of each op in `ops`, and of the window (None)."""
+    """The number of pairs that see the change of each op in `ops`, and of the window (None)."""
 
     @property
     def change(self) -> float | None:
-        """How much slower the window is: 0.1 is 10 %."""
+        """The slowdown of the window: 0.1 is 10 %."""
         return self.now.total_ns / self.base.total_ns - 1 if self.base and self.now and self.base.total_ns else None
 
 
 def worst(total: Verdict, ops: Mapping[str, Verdict]) -> Verdict:
-    """Return the worse of what became of the whole and of the ops."""
+    """Return the worse of the verdicts on the total and on the ops."""
     found = {total, *ops.values()}
     return next((verdict for verdict in (Verdict.SLOWER, Verdict.FASTER) if verdict in found), Verdict.OK)
 
 
 def undecided(found: TimingVerdict, why: str) -> TimingVerdict:
-    """Return *found* without a verdict."""
+    """Return *found* with the verdict "too noisy"."""
     return replace(found, verdict=Verdict.NOISY, why=why, settled=True, total=Verdict.OK, ops={})

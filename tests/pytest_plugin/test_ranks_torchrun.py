@@ -120,8 +120,8 @@ def test_counts_and_bytes_are_those_of_the_model_and_an_unchanged_run_passes(rec
 def test_what_costs_more_is_caught_and_named(recorded: Path, change: str, found: str) -> None:
     run = torchrun(recorded, 2, "--opprof", "--opprof-ranks=equal", "-k", "ddp", change=change)
     assert run.returncode == 1
-    assert re.search(rf"^  {found}$", run.stdout, re.MULTILINE), run.stdout
-    assert re.search(rf"^\[rank 1\]   {found}$", run.stdout, re.MULTILINE), run.stdout
+    assert re.search(rf"^ +{found}( at test_dist.py:\d+)?$", run.stdout, re.MULTILINE), run.stdout
+    assert re.search(rf"^\[rank 1\] +{found}( at test_dist.py:\d+)?$", run.stdout, re.MULTILINE), run.stdout
 
 
 def test_lines_that_are_new_since_the_update_are_named_without_a_flag(recorded: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,20 @@ from msgspec import structs
 from pytest_opprof.errors import UsageError
 from pytest_opprof.escaping import markdown as escaped
 from pytest_opprof.escaping import terminal as clean
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.causes import by_op
+from pytest_opprof.report.failure import Shown, failure
 from pytest_opprof.report.markdown import MOST_BYTES, append, markdown
+from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import TestRecord
-from pytest_opprof.results.window_result import GrownLine
+from pytest_opprof.results.window_result import GrownLine, WindowNumbers
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
+from ..conftest import profile_of
 from .made_runs import record_of, run
 
 CAST = ({"Cast": 1, "Add": 2}, {"Cast": 3, "Add": 2})
@@ -57,6 +66,30 @@ def test_a_function_is_told_with_its_findings_ops_lines_and_command() -> None:
     line = "model.py:40 in forward  x.astype(f8) &#64;&#8203; w"
     assert f"- <code>Cast</code>: 3 calls from <code>{line}</code>" in details
     assert "To accept this change: <code>pytest t.py::test_a --opprof-update</code>" in details
+
+
+def test_it_says_what_the_terminal_says_of_a_finding() -> None:
+    base, now = ({"Cast": OpCounts(Range(calls))} for calls in (1, 3))
+    numbers = WindowNumbers.of("body", profile_of([("Cast", 1000)] * 3))
+    judged = JudgedWindow(
+        numbers,
+        diff=compare(base, now, TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED),
+        looked="not confirmed in a fresh process: it was lost",
+        sites_lost="this run has spent 60 s on that",
+        trace_lacks="work of a GPU",
+    )
+    told = "\n".join(line.text for line in failure("t.py::a", [judged], "", Shown(top=1)))
+    test = record_of("t.py::a", *CAST)
+    test.windows = [judged.result("CPU", parallel=False, compared=True)]
+    text = markdown(run(test))
+    assert "- not confirmed in a fresh process: it was lost\n" in text
+    assert "- source lines for Cast are not known: this run has spent 60 s on that\n" in text
+    assert "- no trace: work of a GPU\n" in text
+    for said in (judged.looked, judged.sites_lost, judged.trace_lacks):
+        assert said in told
+        assert said in text
+    passes = replace(judged, diff=None).result("CPU", parallel=False, compared=False)
+    assert (passes.looked, passes.sites_lost) == ("", "")  # nothing failed, so nobody needs them
 
 
 def test_lines_that_ask_for_more_come_first() -> None:

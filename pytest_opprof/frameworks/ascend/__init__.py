@@ -1,1 +1,1 @@
-"""Ascend's NPUs: what kernels of CANN are and work on; live by MSPTI, saved by msprof and torch_npu."""
+"""Ascend's NPUs: the meaning and work of CANN's kernels; live by MSPTI, saved by msprof and torch_npu."""

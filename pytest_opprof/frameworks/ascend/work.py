@@ -1,8 +1,8 @@
-"""How much a kernel of Ascend reads, writes and computes, as far as its row in a table of CANN tells it.
+"""The work of an Ascend kernel: bytes and FLOPs, as far as its row in a table of CANN tells.
 
-Bytes are those of the tensors as they are laid out: NC1HWC0 and FRACTAL_Z are padded, and so is what is read. FLOPs
-follow from shapes where these are those of the program: of products in plain formats, of convolutions in NCHW. A padded
-layout has more channels than the program, and does not tell in how many groups they are.
+Bytes are those of the tensors as laid out: NC1HWC0 and FRACTAL_Z are padded, and the kernel reads the padding. FLOPs
+follow from shapes if these are the program's: of products in plain formats, of convolutions in NCHW. A padded layout
+has more channels than the program, and does not tell the number of groups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLAIN = frozenset(["", "ND", "FORMAT_ND", "NCHW"])
 
 
 def nbytes(shapes: Sequence[Shape], dtypes: Sequence[str]) -> int | None:
-    """Return the bytes of all tensors, inputs and outputs; None where something of one is not known.
+    """Return the bytes of all tensors, inputs and outputs; None if one is not fully known.
 
     >>> nbytes([(4, 1025), (4, 1025)], ["INT64", "INT32"])
     49200
@@ -34,8 +34,8 @@ def nbytes(shapes: Sequence[Shape], dtypes: Sequence[str]) -> int | None:
 def flops(type_: str, inputs: Sequence[Shape], outputs: Sequence[Shape], formats: Sequence[str]) -> int | None:
     """Return the FLOPs of a kernel of a *type_*; *formats* are those of its inputs and outputs.
 
-    A multiplication and an addition are two. None for what is neither a product nor a convolution, and where its row
-    does not tell.
+    A multiplication and an addition are two. None for anything but a product or a convolution, and if its row does not
+    tell.
 
     >>> flops("MatMulV3", [(32, 4096), (32, 9216)], [(4096, 9216)], ["ND"] * 3)
     2415919104

@@ -33,10 +33,10 @@ class FakeBackend(Backend):
         self.version = "1"
         self.log: EventLog | None = None
         self.done_ns: dict[int, int] | None = None
-        """When the device is done with what was launched inside each op, -1: at all; None where nobody asks."""
+        """When the device finishes the work launched inside each op (-1: all work); None if times are not requested."""
 
     def in_use(self) -> bool:
-        """Return True: it is only asked if it was chosen."""
+        """Return True, since it is only asked after the user chose it."""
         return True
 
     @contextmanager
@@ -53,7 +53,7 @@ class FakeBackend(Backend):
             self.log = None
 
     def selfcheck_work(self) -> KnownWork:
-        """Return a product and a cast, which are launched and not computed."""
+        """Return a product and a cast, which are launched but not computed."""
         return KnownWork(lambda: (launch("aten::mm"), launch("Cast")), {"MatMul": 1, "Cast": 1}, in_threads=False)
 
 
@@ -66,7 +66,7 @@ def backend() -> FakeBackend:
 
 
 def pretend(*, device: str = "fake", version: str = "1") -> None:
-    """Be another device or framework version from the next window on."""
+    """Pretend another device or framework version from the next window on."""
     _BACKEND.device, _BACKEND.version = device, version
 
 
@@ -90,7 +90,7 @@ def launch(
         return -1
     event = log.add(log.name(name, dtypes), device_ns, inside, nbytes=nbytes)
     if (done := _BACKEND.done_ns) is not None and device_ns != ABSENT:
-        # The device does one thing after the other: it begins when it is done with what was launched before.
+        # The device works sequentially: new work begins after all work launched before.
         begin = done[inside] if inside in done and inside >= 0 else max(perf_counter_ns(), done.get(-1, 0))
         done[event], done[inside] = begin, begin + device_ns
         log.ran(event, begin, begin + device_ns)

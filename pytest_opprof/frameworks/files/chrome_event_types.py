@@ -1,4 +1,4 @@
-"""The fields that are decoded of events of JAX and Ascend. Apart, since importing msgspec takes 20 ms."""
+"""The decoded fields of events of JAX and Ascend. Apart, since importing msgspec takes 20 ms."""
 
 from __future__ import annotations
 

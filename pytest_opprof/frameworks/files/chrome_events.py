@@ -1,16 +1,15 @@
-"""Chrome trace events, one piece of the file at a time: what Kineto, JAX, ONNX Runtime and MegEngine write.
+"""Read Chrome trace events, one piece of the file at a time: the format of Kineto, JAX, ONNX Runtime and MegEngine.
 
 The format is UTF-8 JSON: an object whose ``traceEvents`` is an array of events (its other keys, before and after, are
 the header), or that array alone. An event is an object: ``ph`` (``X``: it has ``ts`` and ``dur``), ``cat``, ``name``,
 ``pid``, ``tid``, ``args``.
 
-A file of 10**6 events is 240 MB of JSON and 1 GB of Python objects, so it is decoded in pieces. Where
-an event ends is guessed, and decoding proves the guess: a piece that begins at an event is an array between ``[`` and
-``]`` only if it ends between two events. (A piece that ends in a string leaves the string open; one that ends in an
-event lets the bracket close the wrong thing.)
+A file of 10**6 events is 240 MB of JSON and 1 GB of Python objects, so it is decoded in pieces. The end of an event is
+guessed, and decoding proves the guess: a piece that begins at an event is an array between ``[`` and ``]`` only if it
+ends between two events. (A piece that ends in a string leaves the string open; one that ends in an event lets the
+bracket close the wrong thing.)
 
-Memory: at most `MOST_EVENT` bytes, and the objects that they decode to. An event or a header that is larger is an
-error.
+Memory: at most `MOST_EVENT` bytes, and the objects that they decode to. A larger event or header is an error.
 """
 
 from __future__ import annotations
@@ -36,30 +35,30 @@ if TYPE_CHECKING:
 else:
     E = TypeVar("E")
 
+# Bytes decoded at once. With 1 MiB reading takes a fifth longer: the objects do not fit into the processor's cache.
 PIECE = 1 << 17
-"""Bytes decoded at once. With 1 MiB reading takes a fifth longer: the objects do not fit into the processor's cache."""
+# Bytes of one event, or of the header: 4 MiB, which only a broken or hostile file exceeds.
 MOST_EVENT = 1 << 22
-"""Bytes of one event, or of the header: 4 MiB, which only a broken or hostile file has."""
+# The name of a step in `torch.profiler` and torch_npu.
 STEP = re.compile(r"ProfilerStep#(\d+)")
-"""What `torch.profiler` calls a step, as does torch_npu."""
+# The beginning of the remark on a cut file.
 CUT = "partial: of the file"
-"""The beginning of the remark on a file that is cut."""
+# Ends of events tried in a piece before more of the file is read.
 _GUESSES = 4
-"""Ends of events tried in a piece before more of the file is read."""
+# Bytes at the end of a piece that are searched first for the end of an event.
 _TAIL = 1 << 12
-"""Bytes at the end of a piece in which the end of an event is looked for first."""
+# Python converts no integer of more than 4300 digits.
 _MOST_DIGITS = 4000
-"""Python converts no integer of more than 4300 digits."""
 _BOM = b"\xef\xbb\xbf"
 _CUT = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{)")
 _SPACE = re.compile(r"[ \t\r\n]*")
 # Kineto wrote bandwidths of empty copies as C++ prints them (pytorch/kineto issue 105, PR 131). Strings come first, so
-# that nothing inside one is touched.
+# that their content stays untouched.
 _BARE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[:,\[ \t\r\n])[-+]?(?:inf|nan|N/A)(?=[ \t\r\n,}\]])', re.DOTALL)
 _MAYBE_BARE = re.compile(rb"[-+:,\[ \t\r\n](?:inf|nan|N/A)[ \t\r\n,}\]]")
 _BARE_NUMBER = "numbers are written as a bare inf, nan or N/A: taken as absent"
+# Finds the ends of values, in text decoded as Latin-1: one character a byte. As floats, no numbers are too long.
 _IN_LATIN_1 = json.JSONDecoder(parse_int=float)
-"""Finds where values end, in text decoded as Latin-1: one character a byte. As floats, no numbers are too long."""
 
 
 def read_events(
@@ -72,12 +71,12 @@ def read_events(
 ) -> Iterator[list[E]]:
     """Yield the events of a chrome trace as *event*: a msgspec.Struct of the wanted fields, each with a default.
 
-    Where *event* has a tag, events with another tag are made the one of *others* that has it.
+    If *event* has a tag, an event with another tag becomes the one of *others* with that tag.
 
-    The keys of the file outside of the events go into *header*: those before the events before the first list is
-    yielded, those after them at the end. Where a value does not have the type of its field (null, text for a number,
-    NaN), the field keeps its default, and *remarks* say how many there were. With *partial*, a file that is cut gives
-    its complete events, and a remark.
+    The keys of the file outside of the events go into *header*: keys before the events before the first list is
+    yielded, keys after them at the end. If a value does not have the type of its field (null, text for a number, NaN),
+    the field keeps its default, and *remarks* have their number. With *partial*, a cut file gives its complete events,
+    and a remark.
 
     Raises TraceError, with the byte at which the file is broken. Uses less than 128 MiB, whatever the file holds.
     """
@@ -92,7 +91,7 @@ def read_events(
 
 
 class Head(NamedTuple):
-    """The beginning of a chrome trace: what its first 64 KiB hold."""
+    """The beginning of a chrome trace: its first 64 KiB, decoded."""
 
     header: dict[str, Any]
     """The keys before the events."""
@@ -103,7 +102,7 @@ class Head(NamedTuple):
 
 
 def head(place: Place) -> Head | None:
-    """Return the beginning of *place*, which tells who wrote it; None where it is no chrome trace."""
+    """Return the beginning of *place*, which tells its writer; None if it is no chrome trace."""
     try:
         content = place.head
     except TraceError:
@@ -120,7 +119,7 @@ def head(place: Place) -> Head | None:
 
 
 class _Broken(ValueError):
-    """Says what is wrong; `at` is the byte of the buffer."""
+    """An error in the file; `at` is the byte of the buffer."""
 
     def __init__(self, why: str, at: int) -> None:
         super().__init__(why)
@@ -137,10 +136,10 @@ class _Stream:
         self._partial = partial
         self._buffer = b""
         self._offset = 0
-        """Where the buffer begins in the inflated file."""
+        """The buffer's position in the inflated file."""
 
     def begin(self, header: dict[str, object]) -> bool:
-        """Read up to the first event; tell whether the file is the array alone."""
+        """Read up to the first event; return whether the file is the array alone."""
         size = PIECE
         while True:
             grown = self._fill(size)
@@ -178,7 +177,7 @@ class _Stream:
                 return
 
     def end(self, decoder: _Decoder[E], bare: bool, header: dict[str, object]) -> Iterator[list[E]]:
-        """Yield the events that are left, and read the keys after them."""
+        """Yield the remaining events, and read the keys after them."""
         end, after, error = _walk(self._buffer)
         if error:
             self._buffer, count = _repaired(self._buffer)
@@ -202,7 +201,7 @@ class _Stream:
             )
 
     def _fill(self, size: int) -> bool:
-        """Add up to *size* bytes to the buffer, at most to `MOST_EVENT`; tell whether there were any."""
+        """Add up to *size* bytes to the buffer, at most to `MOST_EVENT`; return whether there were any."""
         size = min(size, MOST_EVENT - len(self._buffer))
         pieces = self._carefully(size) if self._partial else [self._file.read(size)]
         before = len(self._buffer)
@@ -210,7 +209,8 @@ class _Stream:
         return len(self._buffer) > before
 
     def _carefully(self, size: int) -> Iterator[bytes]:
-        # A gzip file that was cut raises in the read that reaches its end. All bytes of that read are lost: read few.
+        # A cut gzip file raises in the read that reaches its end, and all bytes of that read are lost, so reads are
+        # small.
         try:
             while size > 0 and (piece := self._file.read(min(size, 512))):
                 size -= len(piece)
@@ -231,7 +231,7 @@ class _Stream:
 
 
 class _Decoder(Generic[E]):
-    """Decodes arrays of events: at once where all values have the types of their fields, else value by value."""
+    """Decodes arrays of events: at once if all values have the types of their fields, else value by value."""
 
     def __init__(self, event: type[E], others: Sequence[type[msgspec.Struct]]) -> None:
         import msgspec
@@ -259,11 +259,11 @@ class _Decoder(Generic[E]):
         return events
 
     def told(self, what: str, count: int = 1) -> None:
-        """Count something that was not as it should be, for the remarks."""
+        """Count an irregularity, for the remarks."""
         self._odd[what] += count
 
     def remarks(self) -> list[str]:
-        """Return what was not as it should be, and how often."""
+        """Return the irregularities with their numbers."""
         return [f"{count} {what}" for what, count in self._odd.items()]
 
     def _again(self, repaired: bytes, count: int) -> list[E] | None:
@@ -279,7 +279,7 @@ class _Decoder(Generic[E]):
         return [self._made(value, self._event) for value in objects]
 
     def _made(self, value: dict[str, Any], struct: Any) -> Any:
-        """Return a *struct* of those values that have the type of their field."""
+        """Return a *struct* of the values that have the type of their field."""
         kept: dict[str, Any] = {}
         for name, key, kind, is_struct in _fields(struct):
             found = value.get(key)
@@ -328,9 +328,9 @@ class _Whole(NamedTuple):
     """The complete events at the beginning of some bytes."""
 
     end: int
-    """Where the last of them ends."""
+    """The end of the last of them."""
     after: int
-    """Where the bracket that closes the array ends."""
+    """The end of the bracket that closes the array."""
     error: _Broken | None
 
 
@@ -352,7 +352,7 @@ def _walk(buffer: bytes) -> _Whole:
 
 
 def _start(head: bytes) -> tuple[int, bool]:
-    """Return where the first event begins, and whether the file is the array alone. Raises _Broken."""
+    """Return the start of the first event, and whether the file is the array alone. Raises _Broken."""
     text = head.decode("latin-1")
     at = _skip(text, 0)
     if text[at : at + 1] == "[":
@@ -370,7 +370,7 @@ def _start(head: bytes) -> tuple[int, bool]:
 
 
 def _behind(buffer: bytes, after: int, bare: bool, header: dict[str, object]) -> _Broken | None:
-    """Read the keys after the events into *header*; return what is wrong with them."""
+    """Read the keys after the events into *header*; return the error in them, if any."""
     if bare:
         return _Broken("something behind the array", after) if buffer[after:].strip(b" \t\r\n") else None
     try:
@@ -388,7 +388,7 @@ def _header(content: bytes) -> dict[str, Any]:
 
 
 def _cuts(buffer: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where an event may end and where the next one begins; the last place first."""
+    """Yield the possible ends of an event, each with the start of the next one; the last place first."""
     for start in (max(0, len(buffer) - _TAIL), 0):
         last = deque(_CUT.finditer(buffer, start), _GUESSES)
         if last or not start:
@@ -397,7 +397,7 @@ def _cuts(buffer: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _repaired(piece: bytes) -> tuple[bytes, int]:
-    """Return *piece* with null for each bare inf, nan or N/A, and how many there were."""
+    """Return *piece* with null for each bare inf, nan or N/A, and their number."""
     if not _MAYBE_BARE.search(piece):
         return piece, 0
     strings = 0
@@ -423,7 +423,7 @@ def _integer(digits: str) -> int | float:
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
-    """Decode the JSON value at *at*; return it and where it ends. Raises _Broken."""
+    """Decode the JSON value at *at*; return it and its end. Raises _Broken."""
     try:
         return _IN_LATIN_1.raw_decode(text, at)
     except json.JSONDecodeError as error:

@@ -1,8 +1,8 @@
-"""A call without a duration (a blank cell, N/A, NaN, null, or no field at all): one rule for all readers.
+"""Handle a call without a duration (a blank cell, N/A, NaN, null, or no field at all): one rule for all readers.
 
-A missing duration is not zero: a sum without it is too small, and a limit on time would pass. So it is an error. With
-``--partial`` the call is counted without a time, and a remark says so. An event of a timeline is left out, since
-without its end nobody knows what is inside it.
+A missing duration is not zero: a sum without it is too small, and a limit on time would pass. It is therefore an error.
+With ``--partial`` the call is counted without a time, and a remark says so. An event of a timeline is left out, because
+without its end its contents are unknown.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .place import Place
 
 
 class Timed(Protocol):
-    """An event of a timeline; times are us, NaN where there is none."""
+    """An event of a timeline; times are us, NaN if missing."""
 
     name: str
     ts: int | float
@@ -30,7 +30,9 @@ class Untimed:
         self._first = ""
 
     def add(self, place: Place, where: str, count: int = 1, left_out: bool = False) -> None:
-        """Note *count* calls; *where* the first one is. Raises TraceError unless the profile is read in part."""
+        """Note *count* calls; *where* is the place of the first. Raises TraceError unless the profile is read in
+        part.
+        """
         if not self._partial:
             what = "leaves it out" if left_out else "counts the call without a time"
             raise TraceError(
@@ -42,7 +44,7 @@ class Untimed:
         self._count += count
 
     def lacks(self, place: Place, event: Timed, matters: object) -> bool:
-        """Tell whether an event has no time, and note it if it *matters*. Raises TraceError as `add` does."""
+        """Return True if an event has no time, and note it if it *matters*. Raises TraceError like `add`."""
         if event.dur == event.dur and event.ts == event.ts:
             return False
         if matters:
@@ -50,5 +52,5 @@ class Untimed:
         return True
 
     def remarks(self) -> list[str]:
-        """Return the remark on all calls that were noted, if there are any."""
+        """Return the remark on all noted calls, if there are any."""
         return [f"{self._count} durations are missing or no numbers: {self._first}"] if self._count else []

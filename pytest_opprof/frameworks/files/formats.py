@@ -1,4 +1,4 @@
-"""The formats of saved profiles: find out which format a file or folder has, and read it."""
+"""The formats of saved profiles: recognise the format of a file or folder, and read it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .place import Place
 if TYPE_CHECKING:
     from ...timeline.spans import Timeline
 
+# The module of each format. A place is offered to them in this order.
 FORMATS = {
     "opprof": "files.own_format",
     "megengine": "megengine.saved.graph",
@@ -42,9 +43,8 @@ FORMATS = {
     "hlo": "xla.saved.hlo",
     "stablehlo": "xla.saved.stablehlo",
 }
-"""The module of each format. A place is offered to them in this order."""
+# The most files to examine below one folder; a profiler writes some hundreds.
 MOST_FILES = 20_000
-"""Files looked at below one folder; a profiler writes some hundreds."""
 MOST_DEPTH = 12
 _NUMBER = re.compile(r"\d+")
 
@@ -55,7 +55,7 @@ class Format(Protocol):
     TITLE: str
 
     def recognises(self, place: Place) -> bool:
-        """Tell by its content whether *place* has this format."""
+        """Return True if the content of *place* has this format."""
 
     def read(self, place: Place, options: Options) -> SavedProfile:
         """Return the profile in *place*. Raises TraceError."""
@@ -69,7 +69,7 @@ class Found:
     place: Place
     rank: int | None = None
     files: tuple[Place, ...] = ()
-    """The files to read of a folder, where it is several profiles: the parts of a graph at one stage."""
+    """The files to read from a folder of several profiles: the parts of a graph at one stage."""
 
     def __str__(self) -> str:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
@@ -89,9 +89,9 @@ def find(
 ) -> list[Found]:
     """Return every profile in *place*, a file or a folder. *source* is the name of a format: only that one is tried.
 
-    *stage* is the stage of graphs that a compiler saved into a folder; None is the last one. Raises TraceError where
-    there is no profile, and says what was looked for, and UsageError for a stage where there can be none.
-    A file that is empty, and called like the profiles beside it, goes to *left_out* where that is given.
+    *stage* is the stage of graphs that a compiler saved into a folder; None is the last one. Raises TraceError without
+    a profile, listing the formats, and UsageError for an impossible stage. An empty file with a name like the profiles
+    beside it goes to *left_out*, if given.
     """
     if wrong := _no_place(place) or not_profiles.explained(place) or _no_utf8(place):
         raise TraceError(f"{place}: {wrong}")
@@ -117,9 +117,9 @@ def find(
 
 
 def read(found: Found, partial: bool = False, sites: bool = False, model: Path | None = None) -> SavedProfile:
-    """Read one profile. With *partial*, read the complete part of a file that was cut. Raises TraceError.
+    """Read one profile. With *partial*, read the complete part of a cut file. Raises TraceError.
 
-    For *sites* and *model* see `Options`. Raises UsageError for a model where there can be none.
+    For *sites* and *model* see `Options`. Raises UsageError for a model with a format that has none.
     """
     of_format = module(found.format)
     options = Options(False, found.rank, sites, model, found.files)
@@ -140,7 +140,7 @@ def read(found: Found, partial: bool = False, sites: bool = False, model: Path |
 
 
 def timeline(found: Found, partial: bool = False) -> Timeline | None:
-    """Return when everything in a profile ran; None where its format does not tell. Raises TraceError."""
+    """Return the timeline of a profile; None if its format has no times of events. Raises TraceError."""
     reads = getattr(module(found.format), "timeline", None)
     if reads is None:
         return None
@@ -176,7 +176,7 @@ def _of_stage(found: Found, stage: str | None) -> list[Found]:
 
 
 def _unread(seen: list[Place], found: list[Found]) -> list[Place]:
-    """Return the empty files that are called like a profile that was found."""
+    """Return the empty files with a name like a found profile's."""
     empty = [place for place in seen if not place.is_folder and not place.head.strip()]
     return called_like(empty, found)
 
@@ -194,7 +194,7 @@ def _ranked(name: str, place: Place) -> list[Found]:
 
 
 def _no_place(place: Place) -> str:
-    """Return why the place cannot be read; "" where it can."""
+    """Return why the place cannot be read; "" if it can."""
     if str(place) == "-":
         return "opprof reads a file more than once, so it cannot read its standard input; save it to a file first"
     if not place.path.exists():
@@ -205,7 +205,7 @@ def _no_place(place: Place) -> str:
 
 
 def _no_utf8(place: Place) -> str:
-    """Return what to do with a text in UTF-16: it has a byte order mark, or every other byte is zero. "" for others."""
+    """Return the remedy for a text in UTF-16: it has a byte order mark, or every other byte is zero. "" for others."""
     start = place.head[:64]
     halves = (start[0::2], start[1::2])
     letters = next((half for half, other in (halves, halves[::-1]) if len(half) == 32 and not any(other)), b"\xff")
@@ -219,7 +219,7 @@ def _no_utf8(place: Place) -> str:
 
 
 def _not_read(place: Place) -> str:
-    """Return why no format recognised a file below a folder, where that is known; else ""."""
+    """Return why no format recognised a file below a folder, if known; else ""."""
     try:
         if not place.is_folder:
             place.beginning()
@@ -230,7 +230,7 @@ def _not_read(place: Place) -> str:
 
 
 def _explained(place: Place) -> str:
-    """Return what a file without ops is that a known profiler wrote; "" for other files."""
+    """Return a description of a file without ops that a known profiler wrote; "" for other files."""
     explaining = [explains for name in FORMATS if (explains := getattr(module(name), "explains", None))]
     return next(filter(None, (explains(place) for explains in explaining)), "")
 

@@ -1,4 +1,4 @@
-"""The rows of profilers of GPUs, which know no ops: kernels, copies and calls of the driver, by name and place."""
+"""The rows of GPU profilers, which know no ops: kernels, copies and calls of the driver, by name and place."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ...ops.cuda_kernels import canonical, copied_dtypes, demangled, reduced
 from ...profile.saved import SavedOp
 from .place import Place
 
+# Different rows: a program has some thousands, and each takes 1 KB.
 MOST_DIFFERENT = 500_000
-"""Different rows: a program has some thousands, and each takes 1 KB."""
+# Units of time, as Nsight writes them.
 NS = {"ns": 1, "nsecond": 1, "us": 10**3, "usecond": 10**3, "ms": 10**6, "msecond": 10**6, "s": 10**9, "second": 10**9}
-"""Units of time, as Nsight writes them."""
 Kind = Literal["kernel", "copy", "call"]
 
 
@@ -34,7 +34,7 @@ def by_cupy(kernel: SavedOp) -> SavedOp:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The time of some calls in ns, and the bytes that they moved; None is not known."""
+    """The time of some calls in ns, and the bytes that they moved; None is unknown."""
 
     calls: int
     ns: float | None
@@ -44,16 +44,16 @@ class Taken:
 
     @classmethod
     def of(cls, calls: int, ns: float, least: float, most: float, nbytes: float | None = None) -> Taken:
-        """Return what *calls* took; a time that is NaN is not known."""
+        """Return the sums of *calls*; a time that is NaN is unknown."""
         return cls(calls, _known(ns), _known(least), _known(most), nbytes)
 
     @classmethod
     def by_one(cls, ns: float | None, nbytes: float | None = None) -> Taken:
-        """Return what one call took."""
+        """Return the time of one call."""
         return cls(1, ns, ns, ns, nbytes)
 
     def and_(self, other: Taken) -> Taken:
-        """Return what these calls and those of *other* took together."""
+        """Return the sum of these calls and *other*."""
         return Taken(
             self.calls + other.calls,
             _together(add, self.ns, other.ns),
@@ -72,14 +72,14 @@ def _together(of: Callable[[float, float], float], one: float | None, other: flo
 
 
 class GpuRows:
-    """The rows of a profile, in which those that are alike are added up."""
+    """The rows of a profile; equal rows are added up."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._taken: dict[tuple[Kind, str, str], Taken] = {}
 
     def add(self, kind: Kind, name: str, place: str, taken: Taken) -> None:
-        """Add a row. Raises TraceError where there are more different rows than any program has."""
+        """Add a row. Raises TraceError if there are more different rows than any program has."""
         key = (kind, name, place)
         before = self._taken.get(key)
         self._taken[key] = taken if before is None else before.and_(taken)
@@ -87,13 +87,13 @@ class GpuRows:
             raise TraceError(f"{self._place}: has more than {MOST_DIFFERENT} different names, which no program has")
 
     def records(self, driver: str) -> tuple[SavedOp, ...]:
-        """Return the rows as records, in the order in which each came first; *driver* is the place of calls."""
+        """Return the rows as records, in order of first appearance; *driver* is the place of calls."""
         return tuple(_record(*key, taken, driver) for key, taken in self._taken.items())
 
 
 def _record(kind: Kind, name: str, place: str, taken: Taken, driver: str) -> SavedOp:
     if kind == "call":
-        # A call that starts work of the device is not counted: the work is.
+        # A call that starts work of the device is not counted, because the work is.
         starts = starts_device_work(name)
         return SavedOp(
             name,

@@ -10,13 +10,13 @@ from ...errors import TraceError
 from .place import Place
 from .protobuf import Data
 
+# Bytes of a gzipped file, inflated: 1 GiB.
 MOST_COMPRESSED = 1 << 30
-"""Bytes of a gzipped file, inflated: 1 GiB."""
 
 
 @contextmanager
 def content(place: Place) -> Iterator[Data]:
-    """Give the bytes of a file: mapped, or inflated if it is compressed. Raises TraceError."""
+    """Yield the bytes of a file: mapped, or inflated if it is compressed. Raises TraceError."""
     if place.is_compressed or place.size == 0:
         yield place.read(MOST_COMPRESSED)
         return

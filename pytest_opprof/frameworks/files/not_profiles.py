@@ -1,8 +1,8 @@
-"""Files that often lie beside profiles and that opprof does not read: what each of them is, and what to do with it.
+"""Files that often lie beside profiles and that opprof does not read: a description of each, with a remedy.
 
-They are told by their content. The magic numbers of Nsight are from reports of Nsight Systems 2022 to 2025 and Nsight
-Compute 2024; the others are from the specifications of the formats (PKZIP's APPNOTE, POSIX's ustar, RFC 8878 for zstd,
-MLIR's bytecode).
+They are recognised by their content. The magic numbers of Nsight are from reports of Nsight Systems 2022 to 2025 and
+Nsight Compute 2024; the others are from the specifications of the formats (PKZIP's APPNOTE, POSIX's ustar, RFC 8878 for
+zstd, MLIR's bytecode).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _BY_MAGIC = (
     (b"7z\xbc\xaf\x27\x1c", "is a 7z archive. Unpack it and give the folder: 7z x {name}"),
 )
 _STABLEHLO = re.compile(rb"StableHLO_v\d")
+# The names of the files in a zip archive.
 _ZIPPED = re.compile(rb"PK\x03\x04.{26}([\w./\-]+)", re.DOTALL)
-"""The names of the files in a zip archive."""
 
 
 def explained(place: Place) -> str:
-    """Return in one line what the file is and what to do; "" where it may be a profile."""
+    """Return a description of the file and a remedy in one line; "" if it may be a profile."""
     start, name = place.head, shlex.quote(place.path.name)
     for magic, what in _BY_MAGIC:
         if start.startswith(magic):
@@ -75,7 +75,7 @@ def _zipped(names: str, archive: str) -> str:
 
 
 def unknown_timeline(place: Place) -> str:
-    """Return which Chrome traces opprof reads, for one that no known profiler wrote; "" for other files."""
+    """Return the readable kinds of Chrome traces, for a trace of an unknown program; "" for other files."""
     found = head(place)
     if found is None or not any("ph" in event for event in found.events):
         return ""

@@ -1,4 +1,4 @@
-"""The options with which a saved profile is read."""
+"""The options for reading a saved profile."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .place import Place
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for."""
+    """The user's options."""
 
     partial: bool = False
-    """Read the complete part of a file that was cut, and say in `SavedProfile.remarks` what is missing."""
+    """Read the complete part of a cut file, and describe the missing part in `SavedProfile.remarks`."""
     rank: int | None = None
-    """The rank to read, where a place has several."""
+    """The rank to read, if a place has several."""
     sites: bool = False
-    """Read which lines asked for ops, too, though that takes longer."""
+    """Read source lines of ops, too, which takes longer."""
     model: Path | None = None
-    """The ONNX model that was run, which knows the lines."""
+    """The ONNX model of the run, which knows the lines."""
     files: tuple[Place, ...] = ()
-    """The files of a folder to read, where these are its parts: of a graph's stage."""
+    """The files to read from a folder of which these are parts: of a graph's stage."""
 
 
 def as_number(value: object) -> int | None:

@@ -1,9 +1,9 @@
 """The project's own profile format: a `SavedProfile` as JSON, one record a line (``schema/profile-1.json``).
 
 ``{"opprof_profile": 1, "fields": [...], "source": ..., "environment": ..., "records": [[...], ...], "kernels": ...}``
-where each record is an array in the order of *fields*, those of `SavedOp`; null is unknown. Times are ns, sizes bytes.
-`opprof convert` writes it. `chrome` writes Chrome's trace format instead, for a viewer, where nobody knows when
-anything ran: one bar an op, laid end to end in the order of the source.
+where each record is an array in the order of *fields*, the fields of `SavedOp`; null is unknown. Times are ns, sizes
+bytes. `opprof convert` writes it. `chrome` writes Chrome's trace format instead, for a viewer, if the times of events
+are unknown: one bar an op, laid end to end in the order of the source.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ VERSION = 1
 MOST_BYTES = 1 << 30
 _MARK = "opprof_profile"
 _FIELDS = SavedOp._fields
+# The fields of a profile without source lines; older versions know only these.
 _WITHOUT_SITES = _FIELDS[: _FIELDS.index("site")]
-"""The fields of a profile without lines, as all were once."""
 _KERNEL_FIELDS = SavedKernel._fields
 
 
 class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What each op of a program did, by step."""
+    """The ops of a program, by step."""
 
     opprof_profile: Annotated[Literal[1], Meta(description="Version of this format.")]
     fields: Annotated[
@@ -77,12 +77,12 @@ class ProfileFile(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True)
     records: tuple[SavedOp, ...]
 
 
+# Fields that older versions do not know.
 _LATER = frozenset(["collectives", "host_peak_memory"])
-"""Fields that older versions do not know."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the file begins as `dump` begins it."""
+    """Return True if the file begins like a file of `dump`."""
     return f'{{"{_MARK}":'.encode() in b"".join(place.head[:200].split())
 
 
@@ -93,7 +93,7 @@ def dump(saved: SavedProfile) -> str:
     values |= {_MARK: VERSION, "fields": kept, "kernel_fields": _KERNEL_FIELDS}
     values |= {name: tuple(record[: len(kept)] for record in values[name]) for name in ("records", "launches")}
     values["environment"] = msgspec.to_builtins(EnvironmentJson.of(saved.environment))
-    # Without collectives, lines and the host's memory, older versions read it.
+    # Without collectives, lines and the host's memory, older versions can read it.
     names = [name for name in ProfileFile.__struct_fields__ if values[name] or name not in _LATER]
     return "{" + ",\n ".join(f'"{name}": {_line(values[name])}' for name in names) + "}\n"
 
@@ -106,7 +106,7 @@ def _line(value: Any) -> str:
 
 
 class _Head(Struct):
-    """What tells whether the rest is of this version."""
+    """The field with the version of the rest."""
 
     opprof_profile: int
     fields: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class _Head(Struct):
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Read what `dump` wrote. Raises TraceError for anything else; takes about 4 times the file's size in memory."""
+    """Read a file of `dump`. Raises TraceError for anything else; takes about 4 times the file's size in memory."""
     content = place.read(MOST_BYTES)
     try:
         head = msgspec.json.decode(content, type=_Head)
@@ -139,7 +139,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def chrome(saved: SavedProfile) -> str:
-    """Return *trace* as Chrome trace JSON: for each step a row of bars as long as each op's device time."""
+    """Return *saved* as Chrome trace JSON: for each step a row of bars as long as each op's device time."""
     events: list[dict[str, Any]] = []
     for number, step in enumerate(saved.steps):
         records = [record for record in saved.records if record.step == number and record.device_ns is not None]

@@ -13,10 +13,10 @@ from typing import BinaryIO, cast
 
 from ...errors import TraceError
 
+# Bytes that identify the format of a file.
 HEAD = 1 << 16
-"""Bytes by which the format of a file is recognised."""
+# Bytes read from one compressed file, 8 GiB. A larger one is treated as a gzip bomb.
 MOST_INFLATED = 1 << 33
-"""Bytes read from one compressed file, 8 GiB. A larger one is taken for a gzip bomb."""
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 22
 
@@ -27,9 +27,9 @@ class Place:
 
     path: Path
     progress: Callable[[int], None] = field(default=lambda size: None, compare=False)
-    """Called with the number of bytes that were read from the disk, before they are inflated."""
+    """Called with the number of bytes read from the disk, before inflation."""
     begin: int = 0
-    """How many inflated bytes are skipped: lines that a program printed before its table."""
+    """The number of inflated bytes to skip: lines that a program printed before its table."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -47,7 +47,7 @@ class Place:
         pieces: list[bytes] = []
         try:
             with self.open() as file:
-                # In small pieces: of a gzip file that was cut, only the last piece is lost.
+                # In small pieces, because a cut gzip file loses its last piece.
                 while len(pieces) < HEAD >> 9 and (piece := file.read(1 << 9)):
                     pieces.append(piece)
         except TraceError:
@@ -72,7 +72,7 @@ class Place:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the file to be read in pieces, inflated. Any error is raised as TraceError, also of a later read."""
+        """Open the file for reading in pieces, inflated. Raises TraceError for any error, also of a later read."""
         with _translated(self.path), open(self.path, "rb") as raw:
             counted = _Counted(raw, self.progress)
             if self.is_compressed:
@@ -87,8 +87,8 @@ class Place:
     def read(self, most: int) -> bytes:
         """Return the whole content, inflated, without a byte order mark. Raises TraceError beyond *most* bytes."""
         pieces, left = [], most
-        # In pieces: read(n) takes n bytes of memory, however small the file is. Where the size is known, one piece is
-        # enough, and need not be joined.
+        # In pieces, because read(n) takes n bytes of memory for any file. If the size is known, one piece is enough,
+        # and need not be joined.
         size = _PIECE if self.is_compressed else max(_PIECE, self.size + 1)
         with self.open() as file:
             while piece := file.read(min(size, left + 1)):
@@ -107,7 +107,7 @@ class Place:
         return [Place(path, self.progress) for path in sorted(self.path.glob(pattern)) if path.is_file()]
 
     def children(self) -> list[Place]:
-        """Return what is in this folder, sorted by name; links are not followed."""
+        """Return the content of this folder, sorted by name; links are not followed."""
         with _translated(self.path):
             paths = sorted(path for path in self.path.iterdir() if not path.is_symlink())
         return [Place(path, self.progress) for path in paths if path.is_dir() or path.is_file()]

@@ -1,4 +1,4 @@
-"""What readers of programs share: ops are counted without running them, each as often as its function is called."""
+"""Shared by readers of programs: count ops without running them, each as often as its function is called."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ...ops.signature import Shape
 from ...profile.saved import SavedOp
 from .place import Place
 
+# Ops of one program, 0.5 KB each: the largest models have some 10**5.
 MOST_OPS = 500_000
-"""Ops of one program, 0.5 KB each: the largest models have some 10**5."""
+# Characters of all kept lines: 256 MiB.
 MOST_TEXT = 1 << 28
-"""Characters of all lines from which something is kept: 256 MiB."""
 # Patterns for lines take linear time: with quadratic time, a line of 4 MiB would take hours. A text without a closing
 # quote ends with the line.
+# A quoted text.
 STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?')
-"""A quoted text."""
 ONCE = "the body of {} is counted once: how often it runs is not in the file"
 _MOST_CALLS = 10**15
 _PIECE = 1 << 20
+# Kept bytes of a line, 4 MiB. Longer lines are constants, which are no ops.
 _MOST_LINE = 1 << 22
-"""Bytes of a line that are kept, 4 MiB. Longer lines are constants, which are no ops."""
 
 
 @dataclass
 class Function:
-    """The ops of a function, and how often it calls each other function."""
+    """The ops of a function, and its calls of each other function."""
 
     records: list[SavedOp] = field(default_factory=list)
     called: Counter[str] = field(default_factory=Counter)
@@ -38,13 +38,13 @@ class Function:
 
 @dataclass
 class Size:
-    """How much was read of a program: it bounds the memory that reading takes."""
+    """The size of a program so far; its bounds limit the memory for reading."""
 
     ops: int = 0
     text: int = 0
 
     def exceeded(self, line: str, is_op: bool = True) -> str:
-        """Add a line from which something is kept; return which bound is exceeded, "" for none."""
+        """Add a kept line; return the exceeded bound, "" for none."""
         self.ops += is_op
         self.text += len(line)
         if self.ops > MOST_OPS:
@@ -54,7 +54,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Types:
-    """Dtypes and shapes of some tensors; no shapes where a dimension is not known."""
+    """Dtypes and shapes of some tensors; no shapes if a dimension is unknown."""
 
     dtypes: tuple[str, ...] = ()
     shapes: tuple[Shape, ...] | None = None
@@ -81,9 +81,9 @@ def dot_operations(record: SavedOp, contracted: str) -> float | None:
 
 
 def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tuple[SavedOp, ...]:
-    """Return the ops of *entry* and of all functions that it calls, each with the number of times that it runs.
+    """Return the ops of *entry* and of all functions that it calls, each with the number of its runs.
 
-    Raises TraceError where there are no ops, where a function is missing, and where one calls itself.
+    Raises TraceError if there are no ops, if a function is missing, or if one calls itself.
     """
     times = _times(place, functions, entry)
     records = tuple(
@@ -100,7 +100,7 @@ def executed(place: Place, functions: Mapping[str, Function], entry: str) -> tup
 
 
 def _times(place: Place, functions: Mapping[str, Function], entry: str) -> dict[str, int]:
-    """Return how often each function runs when *entry* runs once."""
+    """Return the number of runs of each function when *entry* runs once."""
     times = {entry: 1}
     for name in reversed(_callees_first(place, functions, entry)):
         for callee, number in functions[name].called.items():

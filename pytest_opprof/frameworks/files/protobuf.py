@@ -1,6 +1,6 @@
 """Protocol Buffers' wire format: the fields of a message, without their meaning. `protobuf` is not needed.
 
-A message is a row of fields. A field is a tag (the number of the field, and how the value is written) and the value: a
+A message is a row of fields. A field is a tag (the number of the field, and the encoding of the value) and the value: a
 number, or bytes (a text, a message, packed numbers). https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+# The most bytes read of a text.
 MOST_NAME = 1024
-"""Bytes of a text that are read."""
 Data = bytes | mmap.mmap
 
 
 class Broken(ValueError):
-    """Says what is wrong with the bytes, and where."""
+    """An error in the bytes, with its place."""
 
 
 class Field(NamedTuple):
@@ -54,7 +54,7 @@ def fields(data: Data, at: int, end: int, cut: bool = False) -> Iterator[Field]:
 
 
 def varint(data: Data, at: int, end: int) -> tuple[int, int]:
-    """Return the number at *at*, which has at most 10 bytes, and where it ends. Raises Broken."""
+    """Return the number at *at*, which has at most 10 bytes, and its end. Raises Broken."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:
@@ -68,7 +68,7 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
 
 
 def signed(number: int) -> int:
-    """Return an int64, of which *number* has the 64 bits.
+    """Return the int64 with the 64 bits of *number*.
 
     >>> signed(2**64 - 1)
     -1
@@ -77,14 +77,14 @@ def signed(number: int) -> int:
 
 
 def text(data: Data, field: Field | None) -> str:
-    """Return the beginning of a text, at most `MOST_NAME` bytes; "" where there is no text."""
+    """Return the beginning of a text, at most `MOST_NAME` bytes; "" if there is no text."""
     if field is None or field.wire != BYTES:
         return ""
     return data[field.start : min(field.end, field.start + MOST_NAME)].decode("utf-8", "replace")
 
 
 def inside(data: Data, field: Field | None) -> dict[int, Field]:
-    """Return the fields of a message by number, the last of each; none where *field* is no message. Raises Broken."""
+    """Return the fields of a message by number, the last of each; none if *field* is no message. Raises Broken."""
     if field is None or field.wire != BYTES:
         return {}
     return {each.number: each for each in fields(data, field.start, field.end)}

@@ -1,4 +1,4 @@
-"""SQLite files of other programs, opened safely: nothing is written beside them, and no code in them is run."""
+"""Open SQLite files of other programs safely: nothing is written beside them, and no code in them is run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...machine.scratch import scratch
 from .place import Place
 
 MAGIC = b"SQLite format 3\0"
+# Bytes of one value, 16 MiB: a demangled kernel name has some thousands.
 _MOST_TEXT = 1 << 24
-"""Bytes of one value, 16 MiB: a demangled kernel name has some thousands."""
 _STEPS = 1_000_000
 
 
 @contextmanager
 def opened(place: Place, what: str) -> Iterator[sqlite3.Connection]:
-    """Open the file; *what* is its kind, for messages. Any error is raised as TraceError, also while it is read."""
+    """Open the file; *what* is its kind, for messages. Raises TraceError for any error, also while it is read."""
     try:
         with _plain_file(place) as (path, mode), closing(_connect(path, mode)) as connection:
             yield connection
@@ -31,14 +31,16 @@ def opened(place: Place, what: str) -> Iterator[sqlite3.Connection]:
 
 
 def tables(connection: sqlite3.Connection) -> set[str]:
-    """Return the names of the plain tables, not of views and virtual tables: reading those would run what they say."""
+    """Return the names of the plain tables; views and virtual tables are excluded, because reading them runs their
+    code.
+    """
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'")
     return {name for (name,) in rows}
 
 
 @contextmanager
 def _plain_file(place: Place) -> Iterator[tuple[Path, str]]:
-    """Give a file that SQLite opens without writing beside *place*: the file itself, or a copy if it has to."""
+    """Yield a file that SQLite opens without writing beside *place*: the file itself, or a copy if necessary."""
     log = place.path.with_name(place.path.name + "-wal")
     written_ahead = log.is_file() and log.stat().st_size > 0
     if not place.is_compressed and not written_ahead:

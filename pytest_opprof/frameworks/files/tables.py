@@ -1,12 +1,12 @@
-"""Tables in csv files, as CANN, MindSpore and torch_npu write them: cells are looked up by the names of columns.
+"""Read the csv tables of CANN, MindSpore and torch_npu: cells are looked up by the names of columns.
 
 A column is known by its header, in lower case, with single spaces for underscores and without a unit in parentheses:
 ``Task Duration(us)`` is ``task duration``. Files may begin with a byte order mark, end lines with CRLF or LF, hold
-newlines in quoted cells (call stacks), have a tab behind timestamps, and write ``N/A`` for what is not known.
+newlines in quoted cells (call stacks), have a tab after timestamps, and write ``N/A`` for unknown values.
 
 100 000 rows of 46 columns take half the time of csv.reader. A line without quotes is only split, and no further than
-the last column that is wanted. Of a line with quotes, the part from the first to the last quote is parsed by the csv
-module, once for all rows in which it is the same (the shapes); the parts before and after it are split.
+the last wanted column. Of a line with quotes, the part from the first to the last quote is parsed by the csv module,
+once for all rows with the same part (the shapes); the parts before and after it are split.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ...errors import TraceError
 from .durations import Untimed
 from .place import Place
 
+# Bytes of one row, 1 MiB: a call stack takes some 10 KiB.
 MOST_ROW = 1 << 20
-"""Bytes of one row, 1 MiB: a call stack takes some 10 KiB."""
 MOST_COLUMNS = 4096
 _MOST_LINES_BEFORE = 100
 _BLOCK = 1 << 20
@@ -34,21 +34,21 @@ _UNIT = re.compile(r"\s*\(([A-Za-z%/]{1,5})\)\s*$")
 
 @dataclass(frozen=True)
 class Table:
-    """A csv file whose header was read."""
+    """A csv file with its header read."""
 
     place: Place
     header: tuple[str, ...]
     """As written."""
     columns: Mapping[str, int]
-    """The index of each column, by the name that the aliases give it."""
+    """The index of each column, by its alias."""
 
     def unit(self, column: str) -> str:
-        """Return what the header of *column* has in parentheses (``us``); "" where there is nothing."""
+        """Return the parenthesised part of the header of *column* (``us``); "" if there is none."""
         match = _UNIT.search(self.header[self.columns[column]])
         return match[1] if match else ""
 
     def require(self, *columns: str) -> None:
-        """Raise TraceError, with a list of the headers, where one of *columns* is missing."""
+        """Raise TraceError, with a list of the headers, if one of *columns* is missing."""
         missing = [column for column in columns if column not in self.columns]
         if missing:
             raise TraceError(
@@ -56,10 +56,10 @@ class Table:
             )
 
     def rows(self, *columns: str, remarks: list[str] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yield the cells of *columns* of each row as they are written; "" for a column that is missing.
+        """Yield the cells of *columns* of each row as they are written; "" for a missing column.
 
-        `known` makes text of a cell. Raises TraceError for a row that is broken. Where a file is cut, with *remarks*
-        its last row is left out and a remark is added; without, that is an error too.
+        `known` makes text of a cell. Raises TraceError for a broken row. The last row of a cut file is left out with a
+        remark, given *remarks*; otherwise it is an error too.
         """
         indices = [self.columns.get(column, -1) for column in columns]
         last = max(1, *indices)  # so that an empty line, which has one cell, is no row
@@ -85,7 +85,7 @@ class Table:
             begin += len(lines)
 
     def _uncut(self, lines: list[str], last: int, begin: int, remarks: list[str] | None) -> list[str]:
-        """Return *lines*, of which the last has no line end, without that one if cells that are wanted may be cut."""
+        """Return *lines* without the last one, which has no line end, if wanted cells of it may be cut."""
         line, columns = lines[-1] if lines else "", len(self.header)
         # A number at the very end of the file may have lost digits.
         if not line.strip() or (line.count('"') % 2 == 0 and len(_parsed(line)) >= columns > last + 1):
@@ -105,7 +105,7 @@ _PARTIAL = "--partial reads the rows before it"
 def table(place: Place, aliases: Mapping[str, str]) -> Table:
     """Return the table in a file. *aliases* are names of columns by header; a header without one is its own name.
 
-    Raises TraceError for a file that has no header.
+    Raises TraceError for a file without a header.
     """
     lines, _ = next(_lines(place), ([""], False))
     header = _header(lines[0]) if lines else ()
@@ -126,7 +126,7 @@ def head(place: Place) -> tuple[str, ...]:
 
 
 def located(place: Place, aliases: Mapping[str, str], *needed: frozenset[str]) -> Place | None:
-    """Return the file, begun at the first line that has all columns of one of *needed*; None where no line has.
+    """Return the file from the first line that has all columns of one of *needed*; None if no line has.
 
     Programs that print their table to the terminal print other lines before it.
     """
@@ -141,7 +141,7 @@ def located(place: Place, aliases: Mapping[str, str], *needed: frozenset[str]) -
 
 
 def columns(header: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, int]:
-    """Return the index of each column; where two have the same name, of the first."""
+    """Return the index of each column; of two with the same name, the first."""
     found: dict[str, int] = {}
     for index, text in enumerate(header):
         name = _folded(text)
@@ -149,9 +149,9 @@ def columns(header: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, in
     return found
 
 
-@lru_cache(1 << 14)  # but for names, few cells differ
+@lru_cache(1 << 14)  # except for names, few cells differ
 def known(cell: str) -> str:
-    """Return the text of a cell; "" where the cell says that the value is not known.
+    """Return the text of a cell; "" if the cell marks an unknown value.
 
     >>> known("1736405443881410.320\\t"), known(" N/A")
     ('1736405443881410.320', '')
@@ -196,7 +196,7 @@ def unit(table: Table, column: str, units: Mapping[str, int]) -> int:
 
 
 def duration(table: Table, row: int, column: str, cell: str, untimed: Untimed) -> float:
-    """Return the duration in a cell of *row*, NaN where it has none (see `durations`). Raises TraceError."""
+    """Return the duration in a cell of *row*, NaN if missing (see `durations`). Raises TraceError."""
     if known(cell).lower().lstrip("+-") not in ("", "nan"):
         return number(table, row, column, cell) or 0.0
     untimed.add(table.place, f"row {row} ({table.header[table.columns[column]]!r} is {cell.strip()!r})")
@@ -220,7 +220,7 @@ def _lines(place: Place) -> Iterator[tuple[list[str], bool]]:
 
 
 def _joined(begun: list[str], lines: list[str]) -> list[str]:
-    """Return the complete records in *lines*. *begun* has the lines of an incomplete one, and gets those of the next.
+    """Return the complete records in *lines*. *begun* holds the lines of an incomplete record from call to call.
 
     A record is complete when it has an even number of quotes.
     """
@@ -269,12 +269,12 @@ def _text(place: Place, block: bytes, offset: int) -> str:
             f"{place}: is not UTF-8 at byte {offset + error.start} ({block[error.start]:#04x});"
             " was it saved again by a spreadsheet? Save it as UTF-8"
         ) from None
-    # The CR of a CRLF stays at the end of the last cell: replacing them would take as long as all other reading.
+    # The CR of a CRLF stays at the end of the last cell: replacing it would take as long as all other reading.
     return text if "\n" in text else text.replace("\r", "\n")
 
 
 def _cells(line: str, last: int, quoted: Callable[[str], list[str]]) -> list[str]:
-    """Return the cells of a record up to the index *last*; there may be more."""
+    """Return the cells of a record up to the index *last*, or more."""
     first, quote, rest = line.partition('"')
     if not quote:
         return line.split(",", last + 1)

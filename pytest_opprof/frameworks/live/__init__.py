@@ -1,1 +1,1 @@
-"""What live backends share: their contract, the registry of them, their failures, lines while a window is open."""
+"""Shared by live backends: their contract, their registry, their failures, source lines while a window is open."""

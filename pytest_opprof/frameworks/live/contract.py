@@ -1,4 +1,4 @@
-"""What every backend does: `Backend`, and what it is asked to record. docs/backends.md explains the words."""
+"""The contract of a backend, `Backend`, and the options of a recording. docs/backends.md explains the words."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ if TYPE_CHECKING:
     from ...profile.event_log import EventLog
     from ...sites.chains import Chains
 
+# The entry-point group of backends: a name, and a callable without arguments that returns a `Backend`.
 GROUP = "pytest_opprof.backends"
-"""The entry-point group of backends: a name, and a callable without arguments that returns a `Backend`."""
 Timing = Literal["async", "sync"]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to record beyond calls and times."""
+    """The data to record beyond calls and times."""
 
     timing: Timing = "async"
     memory: bool | None = False
-    """Whether to record allocations; None: if they are the same in each process, and it takes little time."""
+    """Whether to record allocations; None: only if they are the same in each process, and cheap to record."""
     chains: Chains | None = None
-    """Where a log is to say, event by event, which line asked for it (`EventLog.asked_at`); None: nobody asks."""
+    """The call chains in which a log records the line of each event (`EventLog.asked_at`); None: no lines."""
     moments: bool = False
-    """Whether a log is to say when its events ran (`EventLog.ran`): a trace may be written."""
+    """Whether a log records the times of its events (`EventLog.ran`), because a trace may be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownWork:
-    """Work whose ops are known: what `pytest_opprof.testing.check_backend` measures."""
+    """Work with known ops, which `pytest_opprof.testing.check_backend` measures."""
 
     run: Callable[[], object]
     """Do the work once, without waiting for it, and return the results."""
     ops: Mapping[str, int]
-    """How often one call of `run` calls each op. All ops are listed: an op that is not is an error."""
+    """The calls of each op in one call of `run`. All ops are listed: any other is an error."""
     profiler: Callable[[], AbstractContextManager[object]] | None = None
     """Another profiler of the framework, which records while its context is open; None if there is none."""
     in_threads: bool = True
     """Whether a window records the ops of other threads, too."""
     overlaps: bool = False
-    """Whether ops run at the same time: then the sum of their times may be more than the time of the step."""
+    """Whether ops run at the same time, so that the sum of their times may exceed the time of the step."""
     first_use: str = ""
-    """Python code with which a process begins to use the framework (``import torch``); empty if there is none."""
+    """The Python code that loads the framework in a process (``import torch``); empty if there is none."""
 
 
 class Backend(ABC):
@@ -54,53 +54,53 @@ class Backend(ABC):
     name: str
     """The name in ``--opprof-backend`` and of the entry point."""
     hint: str = ""
-    """What a user can do if nothing was recorded: "torch must be imported at the top of the module"."""
+    """The user's remedy if nothing was recorded: "torch must be imported at the top of the module"."""
     memory_by_default: bool = False
-    """Whether it records allocations where `Options.memory` is None."""
+    """Whether it records allocations if `Options.memory` is None."""
     tells_sites: bool = False
-    """Whether its logs say which lines asked for ops, where `Options.chains` asks for that."""
+    """Whether its logs have source lines if `Options.chains` requests them."""
     sites_hint: str = ""
-    """Of which ops its logs do not say it, and what a user can do: "graphs have to be compiled in the test"."""
+    """The ops without source lines in its logs, with a remedy: "graphs have to be compiled in the test"."""
     vocabulary: Mapping[str, str] = {}
     """Raw names that `ops.tables` does not have, separated by blanks, by canonical op."""
 
     def unavailable(self) -> str | None:
-        """Say in one line why this backend cannot run here, or return None if it can."""
+        """Return in one line why this backend cannot run here, or None if it can."""
         return None
 
     def unsupported(self) -> str | None:
-        """Say in one line why the version of the framework that is installed cannot be recorded, or return None.
+        """Return in one line why the installed version of the framework cannot be recorded, or None.
 
-        It must not import the framework. A run that would measure with it says so once, and measures nothing.
+        It must not import the framework. A run that would measure with it prints this once, and measures nothing.
         """
         return None
 
     @abstractmethod
     def in_use(self) -> bool:
-        """Tell whether this process uses the framework: then it is recorded, if the user chose no backends.
+        """Return True if this process uses the framework; it is then recorded unless the user chose other backends.
 
         This is called before and after each window, also in processes without the framework. It must not import it.
         """
 
     def begin_run(self) -> None:  # noqa: B027  # there may be nothing to do
-        """Get ready for what test modules do while they are imported. It must not import the framework."""
+        """Prepare for code that test modules run while they are imported. It must not import the framework."""
 
     def begin_test(self) -> None:  # noqa: B027  # there may be nothing to do
-        """Forget what an earlier test left behind, if that could change what this test records."""
+        """Forget an earlier test's leftovers, if they could change the recording of this test."""
 
     def blind(self) -> str | None:
-        """Say why an empty log would prove nothing, or return None if it proves that nothing ran."""
+        """Return why an empty log would prove nothing, or None if it proves that nothing ran."""
         return None
 
     @abstractmethod
     def collect(self, options: Options) -> AbstractContextManager[EventLog]:
         """Record until the context ends; only then is the log complete.
 
-        Raises BackendError if the profiler cannot start, or lost a part of what it recorded.
+        Raises BackendError if the profiler cannot start, or lost a part of the recording.
         """
 
     def settle(self) -> None:  # noqa: B027  # there may be nothing to wait for
-        """Wait until all work is done that the program started, if the host does not wait for it anyway.
+        """Wait until all work started by the program is done, unless the host waits for it anyway.
 
         This is called while recording: before a step begins, and at its end before the clock is read. A backend whose
         device times its work itself should not override it: the wall time of a step is not judged there, and waiting
@@ -108,11 +108,11 @@ class Backend(ABC):
         """
 
     def threads_limited(self, threads: int) -> AbstractContextManager[object]:
-        """Limit ops to so many threads in the context, if the framework has threads besides OpenMP's and BLAS's."""
+        """Limit ops to this many threads in the context, if the framework has threads besides OpenMP's and BLAS's."""
         return nullcontext()
 
     def rank(self) -> tuple[int, int] | None:
-        """Return which of how many processes this is, if the framework was told; asked after a test."""
+        """Return rank and size of this process, if the framework knows them; asked after a test."""
         return None
 
     def selfcheck_work(self) -> KnownWork | None:

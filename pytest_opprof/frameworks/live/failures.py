@@ -1,4 +1,4 @@
-"""The failures of backends: an error that a backend raises is reported as its own, never as the test's."""
+"""Report an error of a backend as the backend's own, never as the test's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def failure(backend: Backend, error: Exception) -> BackendError:
 
 
 class failures_of:  # noqa: N801  # a context manager, called like contextlib's
-    """Raise a BackendError in place of an error that is raised inside, unless that is an error of this package."""
+    """Raise a BackendError in place of an inner error, unless that is an error of this package."""
 
     # A class, not a generator: it is five times as fast, and some of these surround each window.
     __slots__ = ("_backend",)
@@ -45,7 +45,7 @@ class failures_of:  # noqa: N801  # a context manager, called like contextlib's
 
 @contextmanager
 def noted_on(error: BaseException) -> Iterator[None]:
-    """Add an error that is raised inside to *error* as a note, so that the user still gets *error*."""
+    """Add an inner error to *error* as a note, so that the user still gets *error*."""
     try:
         yield
     except Exception as other:
@@ -57,7 +57,7 @@ def noted_on(error: BaseException) -> Iterator[None]:
 def entered(backend: Backend, context: Callable[[], AbstractContextManager[_T]]) -> Iterator[_T]:
     """Enter a *context* of *backend*. An error of the context is the backend's failure.
 
-    An error of the body is raised as it is: the context can neither suppress nor replace it.
+    An error of the body is raised unchanged: the context can neither suppress nor replace it.
     """
     with failures_of(backend):
         manager = context()

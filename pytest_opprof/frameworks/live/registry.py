@@ -30,14 +30,14 @@ _BUILTIN = {
 
 
 def find() -> dict[str, EntryPoint]:
-    """Return the backends that are installed, built-in and third-party, by name."""
+    """Return the installed backends, built-in and third-party, by name."""
     return {point.name: point for point in entry_points(group=GROUP)} | _BUILTIN
 
 
 def load(name: str) -> Backend:
     """Return the backend called *name*, and add its raw names to `ops.names`.
 
-    Raises BackendError if there is none, if it does not load, or if it is no `Backend`.
+    Raises BackendError if it does not exist, does not load, or is no `Backend`.
     """
     known = find()
     if name not in known:
@@ -53,7 +53,7 @@ def load(name: str) -> Backend:
 
 
 def _problem(backend: object, name: str) -> str:
-    """Say why an object cannot be the backend called *name*; empty if it can."""
+    """Return why an object cannot be the backend called *name*; empty if it can."""
     if not isinstance(backend, Backend):
         what = f"{type(backend).__module__}.{type(backend).__qualname__}"
         return f"it is a {what}, which is not derived from pytest_opprof.backends.Backend"
@@ -76,7 +76,7 @@ def load_all(chosen: Iterable[str] | None) -> list[Backend]:
 
 
 def begin_run(chosen: Iterable[str] | None) -> None:
-    """Let the *chosen* backends, or all, get ready. Of one that does not load the first test says so."""
+    """Prepare the *chosen* backends, or all. A backend that does not load is reported by the first test."""
     for name in find() if chosen is None else chosen:
         with suppress(BackendError):
             backend = load(name)
@@ -94,9 +94,9 @@ def ensure_available(backend: Backend) -> None:
 
 @contextmanager
 def threads_limited(backends: Iterable[Backend], threads: int) -> Iterator[None]:
-    """Limit BLAS, OpenMP and the frameworks of *backends* to so many threads."""
+    """Limit BLAS, OpenMP and the frameworks of *backends* to this many threads."""
     with ExitStack() as stack:
-        # Backends first: what they find, and put back at the end, must not be the limit that is set below.
+        # Backends first: they must find, and later restore, the program's number of threads, not the limit set below.
         for backend in backends:
             stack.enter_context(entered(backend, partial(backend.threads_limited, threads)))
         stack.enter_context(machine_threads.threads_limited(threads))
@@ -104,13 +104,14 @@ def threads_limited(backends: Iterable[Backend], threads: int) -> Iterator[None]
 
 
 def hints(backends: Iterable[Backend]) -> str:
-    """Return what a user can do if no backend recorded anything: the hints of those that can run here."""
+    """Return the remedies for an empty recording: the hints of the backends that can run here."""
     found = []
     for backend in backends:
         with failures_of(backend):
             if backend.hint and not backend.unavailable():
                 found.append(backend.hint)
-    return ", ".join(reversed(found))  # backends are sorted by name; NumPy's hint comes last, as everybody has NumPy
+    # backends are sorted by name; NumPy's hint comes last, because everybody has NumPy
+    return ", ".join(reversed(found))
 
 
 def learn_names() -> list[str]:

@@ -1,1 +1,3 @@
-"""MindSpore: what its ops work on, what its graphs say; live by its own profiler in C++; saved profiles and graphs."""
+"""MindSpore: the work of its ops, the text of its graphs; live by its own profiler in C++; saved profiles and
+graphs.
+"""

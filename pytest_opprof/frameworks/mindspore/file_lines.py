@@ -1,10 +1,10 @@
-"""What MindSpore's profiler writes on a CPU, line by line: the calls of an op, and a launch. For live and saved ones.
+"""Parse the lines of MindSpore's CPU profiler, live and saved: the calls of an op, and a launch.
 
 ``cpu_op_execute_timestamp_0.txt`` has a line for each op, with all its calls; start in ns, duration in ms, a float32
 with 6 significant digits: ``Default/fc/Cast-op0;HostCpuOps;start,duration,thread start,duration,thread ...``.
 
 ``cpu_framework_0.txt`` has a line for each launch, in order: ``Cast;Cast-op0;graph;input_1:[4, 3];input_2:NoShape;``.
-Its name is the last part of the full name. Name and type are empty for what PyNative launches on its short path.
+Its name is the last part of the full name. Name and type are empty for launches on PyNative's short path.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _NUMBER = re.compile(r"-op\d+$")
 _LAUNCH = re.compile(rb"([^;\n]*);([^;\n]*);\d+;((?:input_\d+:[^;\n]*;)*)\s*")
 _INPUT = re.compile(rb":([^;]*);")
 _SHAPE = re.compile(rb"\[((?:-?\d{1,18}(?:, ?-?\d{1,18})*)?)\]")
+# The content of an input besides shapes: a number is ``NoShape``, an axis ``TupleShape(NoShape, NoShape)``.
 _NO_TENSOR = re.compile(rb"(?:NoShape|TupleShape\(|\)|, )*")
-"""What stands in an input besides shapes: a number is ``NoShape``, an axis ``TupleShape(NoShape, NoShape)``."""
+# 12 days: no call takes longer.
 _MOST_MS = 1e9
-"""12 days: no call takes longer."""
 
 
 def op_type(name: str) -> str:
@@ -35,7 +35,7 @@ def op_type(name: str) -> str:
 
 
 def starts_and_times(calls: Sequence[bytes]) -> tuple[list[int], list[int]]:
-    """Return the starts and the durations of *calls*, in ns. Raises ValueError or OverflowError for what is no call.
+    """Return the starts and the durations of *calls*, in ns. Raises ValueError or OverflowError for an invalid call.
 
     >>> starts_and_times([b"1700000000000000000,0.0125,0"])
     ([1700000000000000000], [12500])
@@ -58,11 +58,11 @@ def threads_of(calls: Sequence[bytes]) -> list[int]:
 
 @lru_cache(4096)
 def launch(line: bytes) -> tuple[bytes, tuple[Shape, ...]]:
-    """Return the last part of the name of what was launched, and the shapes of its inputs that are tensors.
+    """Return the last part of a launch's name, and the shapes of its tensor inputs.
 
-    Lines repeat where a program does: 10 us for one that is new.
+    Lines repeat if a program does: 10 us for a new one.
 
-    Raises ValueError for what is no launch.
+    Raises ValueError for an invalid launch.
 
     >>> launch(b"MatMul;MatMul-op0;7;input_1:[16, 64];input_2:[64, 8];input_3:NoShape;")
     (b'MatMul-op0', ((16, 64), (64, 8)))

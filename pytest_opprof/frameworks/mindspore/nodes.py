@@ -1,6 +1,6 @@
-"""The text of a graph that MindSpore writes, node by node: for graphs of live tests and for those in files.
+"""Parse the text of a MindSpore graph node by node: for live tests and for files.
 
-A node is a line with its op, lines of types, its name and the lines of the program that ask for it, outermost first::
+A node is a line with its op, lines of types, its name and its source lines, outermost first::
 
     %7(x) = PrimFunc_Cast(%6) primitive_attrs: {is_backend_cast: Bool(0), ...}
         : (<Tensor[Float32], (16, 64)>) -> (<Tensor[Float16], (16, 64)>)
@@ -10,9 +10,9 @@ A node is a line with its op, lines of types, its name and the lines of the prog
         # In file /home/me/net.py:8~10, 4~97/    def construct(self, x):/
         # In file /home/me/net.py:10, 22~30/        return self.d(x)/
 
-The second line of types is there once kernels are chosen: a kernel may take other dtypes than the program has. Several
-tensors are a tuple: ``<Tuple[Tensor[Float32]*2], TupleShape((2, 3), (2, 3))>``. Sub-graphs are called by name, or by
-what a node gives: ``call @name(%1)``, ``%3[@FuncUnion(@one, @other)]()``.
+The second line of types exists once kernels are chosen: a kernel may take other dtypes than the program. Several
+tensors are a tuple: ``<Tuple[Tensor[Float32]*2], TupleShape((2, 3), (2, 3))>``. Sub-graphs are called by name, or by a
+node's output: ``call @name(%1)``, ``%3[@FuncUnion(@one, @other)]()``.
 
 Seen: 2.0.0, 2.7.0, 2.7.1 and 2.10.0 on a CPU.
 """
@@ -28,30 +28,30 @@ from typing import NamedTuple
 from ...ops.signature import Shape, Signature
 
 _NODE = re.compile(r"  (?:%\d+(?:\(.*?\))? = |(?=Return\())(?:(?:PrimFunc_|[\w:]*S-Prim-)?([^\s(@%\[]+)\()?")
+# Up to 2.0 there is only the scope.
 _NAME = re.compile(r"      # (Fullname with scope|Scope): \((.+)\)\s*$")
-"""Up to 2.0 there is only the scope."""
 _TYPES = "      : ("
+# Up to 2.1 without columns, and without the functions around it.
 _LINE = re.compile(r"      # (?:inlined:)?In file (.+?):(\d+)(?:~\d+)?(?:, \d+~\d+)?/\s*(.*)/")
-"""Up to 2.1 without columns, and without the functions around it."""
+# The line before that of a statement: the enclosing function, or its decorator.
 _FUNCTION = re.compile(r"(?:async )?def (\w+)|(?=@)")
-"""The line before that of a statement: the function that it is in, or what decorates that."""
+# An argument of a kernel: dtype, layout and shape.
 _CHOSEN = re.compile(r"<(\w+)x\w+\[[^\]]*\]\{([^}]*)\}>")
-"""What a kernel takes: dtype, layout and shape."""
 _NO_TENSORS = frozenset(["Scalar", "Tuple"])
+# An argument of the program: type and shape of a tensor, a number or a tuple of these, up to the end or a remark.
 _VALUE = re.compile(r"<([^<>]*)")
-"""What the program takes: type and shape of a tensor, a number or a tuple of these, up to the end or a remark."""
 _SHAPE_BEGINS = re.compile(r", (?:\w*Shape\b|\()")
 _LEAF = re.compile(r"(?:(Tensor)\[(\w+)\]|\b\w+\b(?!\[))(?:\*(\d{1,9}))?")
 _SHAPE = re.compile(r"(?<!Shape)\(([-\d, ]*)\)|NoShape")
+# Kept lines of a node: a real one has 3 of types, and as many of the program as its calls are deep.
 _MOST_TYPES, _MOST_LINES = 8, 1000
-"""Lines of a node that are kept: a real one has 3 of types, and as many of the program as its calls are deep."""
+# Characters of a value that is remembered.
 _MOST_KEPT = 2000
-"""Characters of a value that is remembered."""
+# Nodes for grouping or ordering: none of them runs as an op.
 NO_OPS = frozenset(
     """Load UpdateState Depend MakeTuple TupleGetItem Return MakeList ListGetItem RealMakeTuple RealTupleGetItem Partial
     Switch SwitchLayer call resolve getattr J StopGradient MakeKeywordArg ExtractKeywordArg make_dict""".split()
 )
-"""Nodes that say what belongs together, or in which order: none of them runs as an op."""
 
 
 class Line(NamedTuple):
@@ -73,11 +73,11 @@ class Node(NamedTuple):
     """With its scope: ``Default/d-Dense/Cast-op0``."""
     types: tuple[str, ...]
     lines: tuple[Line, ...]
-    """Those that ask for it, the innermost first."""
+    """The lines that call it, the innermost first."""
 
     @property
     def signature(self) -> Signature:
-        """What the node reads and writes."""
+        """The reads and writes of the node."""
         inputs, outputs = (_tensors(self.types, side) for side in (0, 1))
         return Signature(
             tuple(dtype for dtype, _ in inputs),
@@ -88,10 +88,10 @@ class Node(NamedTuple):
 
 
 class Nodes:
-    """Puts the nodes of a graph together, line by line."""
+    """Assembles the nodes of a graph, line by line."""
 
     def __init__(self, lines: bool = True) -> None:
-        """With *lines*, keep those of the program."""
+        """With *lines*, keep source lines."""
         self._keeps_lines = lines
         self._node: tuple[str, str] | None = None
         self._name = self._function = ""
@@ -99,7 +99,7 @@ class Nodes:
         self._lines: list[Line] = []
 
     def take(self, line: str) -> Node | None:
-        """Take the next line; return the node before it where it begins another one."""
+        """Take the next line; return the node before it if it begins another one."""
         # Two characters tell most lines from nodes, which are a tenth of them: 20 % of the time.
         if line[2:3] != " " and (found := _NODE.match(line)):
             done = self.close()
@@ -124,7 +124,7 @@ class Nodes:
 
 
 def _tensors(types: Sequence[str], side: int) -> list[tuple[str, Shape | None]]:
-    """Return dtype and shape of each tensor that a node takes (*side* 0) or gives (1)."""
+    """Return dtype and shape of each input (*side* 0) or output (1) of a node."""
     texts = [line.partition(") -> (")[::2][side] for line in types]
     if len(texts) > 2 and _CHOSEN.search(texts[1]):
         found = _CHOSEN.findall(texts[1])
@@ -135,7 +135,7 @@ def _tensors(types: Sequence[str], side: int) -> list[tuple[str, Shape | None]]:
             if len(kinds) != len(found) or kinds[place] not in _NO_TENSORS
         ]
     values = _VALUE.findall(texts[0] if texts else "")
-    # A long one is not kept: 4096 of 4 MiB each would be 16 GiB.
+    # A long value is not kept: 4096 of 4 MiB each would be 16 GiB.
     return [tensor for value in values for tensor in (_of_value if len(value) < _MOST_KEPT else _parsed)(value)]
 
 
@@ -155,7 +155,7 @@ def _parsed(value: str) -> tuple[tuple[str, Shape | None], ...]:
 
 
 def _leaves(kinds: str, most: int) -> Iterator[str]:
-    """Yield the dtype of each tensor, and "" for what is no tensor; of what is repeated, *most* and one at least."""
+    """Yield the dtype of each tensor, and "" for anything else; of repeated ones, *most* and one at least."""
     for leaf in _LEAF.finditer(kinds):
         yield from [leaf[2] if leaf[1] else ""] * min(int(leaf[3] or 1), max(most, 1))
 
@@ -168,6 +168,6 @@ def _sizes(shape: str) -> Shape | None:
 
 
 def _static(shapes: Sequence[Shape | None]) -> tuple[Shape, ...] | None:
-    """Return the shapes, or None where one is known only when it runs."""
+    """Return the shapes, or None if one is dynamic."""
     known = tuple(shape for shape in shapes if shape is not None and all(size >= 0 for size in shape))
     return known if len(known) == len(shapes) else None

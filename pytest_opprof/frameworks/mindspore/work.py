@@ -1,4 +1,4 @@
-"""How much an op of MindSpore computes, as far as the shapes of what it reads and writes tell it."""
+"""The FLOPs of a MindSpore op, as far as the shapes of its inputs and outputs determine them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...ops.signature import Shape
 
 
 def flops(type_: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
-    """Return the FLOPs of an op; None for what is neither a product nor a convolution, and where shapes are not known.
+    """Return the FLOPs of an op; None for anything but a product or a convolution, and for unknown shapes.
 
     A multiplication and an addition are two. The gradients of a convolution take as many as itself.
 

@@ -1,1 +1,1 @@
-"""NumPy and SciPy: what their ops work on, and the ops live. Nothing of them is saved."""
+"""NumPy and SciPy: the work of their ops, and the live recording. They have no saved profiles."""

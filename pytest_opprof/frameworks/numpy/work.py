@@ -1,8 +1,7 @@
-"""What an op of NumPy or SciPy works on: the arrays it was given and returned -> signature, bytes and FLOPs.
+"""The work of a NumPy or SciPy op: from the arrays it was given and returned to signature, bytes and FLOPs.
 
-Shapes and dtypes are known of all arrays, so bytes are exact. FLOPs are those of the textbook method (LAPACK's; 5 N
-log2 N for a complex FFT), not of what a library really does. An op on floats that computes something of each element
-has one for each.
+Shapes and dtypes of all arrays are known, so bytes are exact. FLOPs are those of the textbook method (LAPACK's; 5 N
+log2 N for a complex FFT), not of a library's algorithm. An elementwise op on floats has one for each element.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from ...ops.names import meaning
 from ...ops.signature import Shape, Signature
 
 _TRANSFORMS = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn".split()
+# The ops whose FLOPs depend on more than shapes.
 NEEDS_ATTRIBUTES = frozenset(
     ["numpy.einsum", *(f"{home}.fft.{name}" for home in ("numpy", "scipy") for name in _TRANSFORMS)]
 )
-"""The ops whose FLOPs follow from more than shapes."""
+# The written part of the array is unknown.
 _UNKNOWN_BYTES = frozenset(["ndarray.__setitem__"])
-"""Which part of the array is written is not known."""
+# They read as much of the array as they return.
 _PART_READ = frozenset(["ndarray.__getitem__", "ndarray.take", "numpy.take", "numpy.take_along_axis"])
-"""They read as much of the array as they return."""
 Arrays = Sequence[tuple[str, Shape]]
 
 
 class Attributes(NamedTuple):
-    """The arguments that are no arrays; what is neither a number nor text is as `repr` shows it."""
+    """The arguments that are no arrays; anything but numbers and text as `repr` shows it."""
 
     args: tuple[object, ...] = ()
-    """In their places; None in those of arrays."""
+    """In their places; None in place of arrays."""
     kwargs: tuple[tuple[str, object], ...] = ()
 
 
@@ -41,9 +40,9 @@ NO_ATTRIBUTES = Attributes()
 def work(
     raw: str, given: Arrays, returned: Arrays, op: str = "", attributes: Attributes = NO_ATTRIBUTES
 ) -> tuple[Signature, int | None, int | None]:
-    """Return signature, bytes read and written, and FLOPs of the op *raw*; None for what is not known.
+    """Return signature, bytes read and written, and FLOPs of the op *raw*; None for unknown amounts.
 
-    *given* and *returned* are dtype and shape of each array, *op* is what *raw* does where its name does not tell.
+    *given* and *returned* are dtype and shape of each array, *op* is the op of *raw* if its name does not tell.
     *attributes* are needed by `NEEDS_ATTRIBUTES`.
     """
     signature = Signature(
@@ -86,6 +85,7 @@ def _flops(raw: str, op: str, given: Arrays, returned: Arrays, attributes: Attri
     return max(prod(shape) for _, shape in (*given, *returned))
 
 
+# FLOPs of a matrix of m rows and n columns; Golub and Van Loan, Matrix Computations, and LAPACK's working note 41.
 _LINALG: Mapping[str, Callable[[int, int, int], float]] = {
     "Cholesky": lambda m, n, right: n**3 / 3,
     "Inverse": lambda m, n, right: 2 * n**3,
@@ -94,13 +94,12 @@ _LINALG: Mapping[str, Callable[[int, int, int], float]] = {
     "SVD": lambda m, n, right: 4 * max(m, n) ** 2 * min(m, n) + 8 * max(m, n) * min(m, n) ** 2 + 9 * min(m, n) ** 3,
     "Eig": lambda m, n, right: 25 * n**3,
 }
-"""FLOPs of a matrix of m rows and n columns; Golub and Van Loan, Matrix Computations, and LAPACK's working note 41."""
+# Elementwise ops.
 _ELEMENT_OPS = frozenset(
     """Acos Acosh Add Asin Asinh Atan Atan2 Atanh Cos Cosh CumProd CumSum Div Erf Exp Expm1 Log Log1p LogSoftmax Mod Mul
     Pow Reciprocal ReduceL2 ReduceLogSumExp ReduceMean ReduceProd ReduceStd ReduceSum ReduceVar Rsqrt Sigmoid Sin Sinh
     Softmax Softplus Sqrt Sub Tan Tanh""".split()
 )
-"""Ops that compute something of each element."""
 
 
 def _product_flops(name: str, left: Shape, right: Shape, result: Shape) -> int:
@@ -109,7 +108,7 @@ def _product_flops(name: str, left: Shape, right: Shape, result: Shape) -> int:
     elif name == "vdot":
         summed = (prod(left),)
     else:
-        # tensordot: what is summed over is in both, what is not is in the result.
+        # tensordot: summed dimensions are in both operands, the others in the result.
         summed = (round((prod(left) * prod(right) / max(prod(result), 1)) ** 0.5),)
     return 2 * prod(result) * prod(summed)
 
@@ -134,7 +133,7 @@ def _fft_flops(raw: str, given: Sequence[Shape], result: Shape, attributes: Attr
 def einsum_flops(shapes: Sequence[Shape], attributes: Attributes) -> int | None:
     """Return the FLOPs of `numpy.einsum`, all operands at once or in the order that ``optimize`` finds.
 
-    None for subscripts with an ellipsis, and for those in lists.
+    None for subscripts with an ellipsis, and for subscripts in lists.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""The fields that are decoded of events of ONNX Runtime. Apart, since importing msgspec takes 20 ms."""
+"""The decoded fields of events of ONNX Runtime. Apart, since importing msgspec takes 20 ms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 
 class Arguments(Struct, gc=False, frozen=True):
-    """``args`` of a node. In the files that were seen, numbers are texts."""
+    """``args`` of a node. In all tested files numbers are texts."""
 
     op_name: str = ""
     provider: str = ""

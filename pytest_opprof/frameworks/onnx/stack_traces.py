@@ -1,7 +1,7 @@
-"""Which lines of Python the nodes of a model come from: `torch.onnx.export` writes them into what it exports.
+"""Find the Python lines of a model's nodes: `torch.onnx.export` writes them into its output.
 
 A node has the metadata ``pkg.torch.onnx.stack_trace`` (with ``dynamo=True``, the default from PyTorch 2.9 on): the text
-of a traceback. Seen: PyTorch 2.13. Fields of the protobuf: ``ModelProto``: graph 7. ``GraphProto``: node 1.
+of a traceback. Tested: PyTorch 2.13. Fields of the protobuf: ``ModelProto``: graph 7. ``GraphProto``: node 1.
 ``NodeProto``: name 3, attribute 5 (its graphs: 6 and 11), metadata_props 9 (key 1, value 2).
 """
 
@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 
 from ..files.protobuf import BYTES, Broken, Data, Field, fields, inside, text
 
+# A file, a function in it, and the line.
 Line = tuple[str, str, int]
-"""A file, a function in it, and the line where it was."""
 _KEY = b"pkg.torch.onnx.stack_trace"
 _MOST_DEPTH = 64
 _LINE = re.compile(r'\s*File "(.*)", line (\d+), in (.*)')
 
 
 def stack_traces(model: Data) -> dict[str, tuple[Line, ...]]:
-    """Return the lines that each node comes from, the innermost first. Empty where the model does not say it."""
+    """Return the lines of each node, the innermost first. Empty if the model has none."""
     if model.find(_KEY) < 0:
         return {}
     found: dict[str, tuple[Line, ...]] = {}
@@ -34,9 +34,9 @@ def stack_traces(model: Data) -> dict[str, tuple[Line, ...]]:
 
 
 def of_node(traces: Mapping[str, tuple[Line, ...]], name: str) -> tuple[Line, ...]:
-    """Return the lines of the node that ONNX Runtime calls *name*; empty where they are not known.
+    """Return the lines of the node that ONNX Runtime calls *name*; empty if unknown.
 
-    Where it fuses nodes, it calls the result by the first of them.
+    A fused node has the name of the first of its nodes.
 
     >>> of_node({"node_matmul": (("m.py", "f", 3),)}, "fused node_matmul/MatMulAddFusion")
     (('m.py', 'f', 3),)

@@ -1,9 +1,9 @@
-"""What a node of ONNX Runtime works on: the tensors in its event -> signature, bytes and FLOPs.
+"""The work of an ONNX Runtime node: from the tensors in its event to signature, bytes and FLOPs.
 
-Events have the dtypes and shapes of all tensors but weights that the kernel packed for itself when the model was
-loaded. Those of a matrix product and of an LSTM follow from the others; where they do not, bytes and FLOPs are not
-known. FLOPs are those of products, convolutions, attention and recurrent layers, a multiplication and an addition
-being two; other nodes have none that anybody counts.
+Events have the dtypes and shapes of all tensors except weights that the kernel packed for itself when the model was
+loaded. The packed weights of a matrix product and of an LSTM follow from the other tensors; otherwise bytes and FLOPs
+are unknown. FLOPs are those of products, convolutions, attention and recurrent layers, a multiplication and an addition
+being two; other nodes have none by convention.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from ...ops.dtypes import dtype, item_bytes
 from ...ops.names import meaning
 from ...ops.signature import Shape, Signature
 
+# Nodes that run other nodes, whose events are beside theirs.
 WITH_BODIES = frozenset("If Loop Scan BeamSearch GreedySearch Sampling WhisperBeamSearch".split())
-"""Nodes that run other nodes, whose events are beside theirs."""
 
 
 class Tensors(NamedTuple):
-    """What a node reads, or what it writes; without what is left out, and without packed weights."""
+    """The inputs or the outputs of a node, without omitted ones and packed weights."""
 
     dtypes: tuple[str, ...] = ()
     shapes: tuple[Shape, ...] | None = None
-    """None where they are not known."""
+    """None if unknown."""
 
 
 class Work(NamedTuple):
-    """What a node works on, and how much it does; None where that is not known."""
+    """The signature of a node and its amount of work; None if unknown."""
 
     signature: Signature
     nbytes: int | None
     flops: int | None
 
 
+# Their weights have the dtype of the data.
 _FLOAT_PRODUCTS = frozenset("MatMul Gemm FusedMatMul FusedGemm TransposeMatMul FusedMatMulActivation".split())
-"""The dtype of their weights is that of what they are multiplied with."""
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+# Their weights may be packed, and cannot be derived.
 _PACKED = frozenset("Attention QAttention DynamicQuantizeLSTM MoE QMoE".split())
-"""Their weights may be packed, and follow from nothing."""
+# They read as much of the data as they write.
 _PART_READ = frozenset("Gather GatherElements GatherND Slice".split())
-"""They read as much of the data as they write."""
 _NOT_READ = frozenset("Shape Size".split())
 
 
 def work(op: str, inputs: Tensors, outputs: Tensors, nbytes: int | None) -> Work:
-    """Return the work of a node of the type *op*; *nbytes* are those of all its tensors, as its event has them."""
+    """Return the work of a node of the type *op*; *nbytes* are the bytes of all its tensors in the event."""
     signature = Signature(inputs.dtypes, outputs.dtypes, inputs.shapes, outputs.shapes)
     if op in WITH_BODIES:
         return Work(signature, 0, None)  # the nodes inside read and write
@@ -77,7 +77,7 @@ def _product(
     left, *others = shapes
     if not left or op == "SparseToDenseMatMul":
         return None, None
-    # The left side is transposed where its last but one dimension is not that of the result.
+    # The left side is transposed if its last but one dimension is not the result's.
     is_transposed = len(left) > 1 < len(result) and left[-2] != result[-2] and left[-1] == result[-2]
     summed = left[-2] if is_transposed else left[-1]
     columns = result[-1:] if len(result) >= len(left) else ()
@@ -89,8 +89,8 @@ def _product(
 
 
 def _convolution(op: str, shapes: Sequence[Shape], result: Shape, nbytes: int | None) -> tuple[int | None, int | None]:
-    """Return the bytes and FLOPs of a convolution; neither is known where its weights are packed."""
-    # A quantised one has scales before its weights; one that is fused with an addition has a tensor like its result.
+    """Return the bytes and FLOPs of a convolution; both are unknown if its weights are packed."""
+    # A quantised one has scales before its weights; one fused with an addition has a tensor like its result.
     weights = next((shape for shape in shapes[1:] if len(shape) > 2 and shape != result), None)
     if weights is None:
         return None, None
@@ -115,7 +115,7 @@ def _recurrent(
 
 
 def _attention(inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
-    """Return the FLOPs where query, key and value are tensors of their own: not of packed ones, nor of a cache."""
+    """Return the FLOPs if query, key and value are separate tensors: neither packed nor in a cache."""
     if len(inputs) < 3 or not all(len(shape) == len(inputs[0]) > 2 for shape in inputs[:3]) or len(outputs) > 1:
         return None
     query, key = inputs[:2]
@@ -123,7 +123,7 @@ def _attention(inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
 
 
 def _without_data(op: str, data: Shape, result: Shape, item: int | None, nbytes: int | None) -> int | None:
-    """Return *nbytes* with only so much of the data as is read."""
+    """Return *nbytes* with only the read part of the data."""
     if nbytes is None or item is None:
         return None
     return nbytes - prod(data) * item + (0 if op in _NOT_READ else prod(result) * item)

@@ -1,1 +1,1 @@
-"""PyTorch: what its events mean and its ops work on; live by torch.profiler; saved traces of it."""
+"""PyTorch: the meaning of its events and the work of its ops; live by torch.profiler; saved traces of it."""

@@ -1,7 +1,7 @@
-"""What an op of PyTorch reads, writes and computes, as far as it follows from the shapes of what it is given.
+"""Compute the reads, writes and FLOPs of a PyTorch op from the shapes of its arguments.
 
 FLOPs are those of matrix products, convolutions, attention and their gradients, a multiplication and an addition being
-two: as `torch.utils.flop_counter` counts them. Other ops have none that anybody counts.
+two, as in `torch.utils.flop_counter`. Other ops have none by convention.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ...ops import flops
 from ...ops.names import meaning
 
 Shape = tuple[int, ...]
+# The shapes of the arguments, in order; None for an argument that is no tensor.
 Shapes = Sequence[Shape | None]
-"""Those of the arguments, in order; None for what is no tensor."""
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -31,7 +31,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def matmul(left: Shape, right: Shape) -> tuple[Shape, int]:
-    """Return the shape of a matrix product, as `torch.matmul` and `numpy.matmul` have it, and its FLOPs.
+    """Return the shape of a matrix product, as in `torch.matmul` and `numpy.matmul`, and its FLOPs.
 
     >>> matmul((5, 2, 3), (3, 4)), matmul((3,), (3,))
     (((5, 2, 4), 120), ((), 6))
@@ -64,7 +64,9 @@ def _attention(shapes: Shapes) -> tuple[Shape, int] | None:
 
 
 def _attention_grad(shapes: Shapes) -> tuple[Shape, int] | None:
-    """Return it of five products: the scores once more, and the gradients of value, scores, query and key."""
+    """Return the gradient of attention: five products, the scores again, and the gradients of value, scores, query
+    and key.
+    """
     query, key, value = shapes[1:4]
     forward = _attention([query, key, value])
     if forward is None or not (query and key and value):
@@ -98,6 +100,7 @@ _PRODUCTS: Mapping[str, Callable[[Shapes], tuple[Shape, int] | None]] = {
         _attention_grad,
     ),
 }
+# The places of stride, padding, dilation, transposed (-2: always) and groups; -1: absent.
 _CONVOLUTIONS: Mapping[str, tuple[int, int, int, int, int]] = {
     "aten::conv1d": (3, 4, 5, -1, 6),
     "aten::conv2d": (3, 4, 5, -1, 6),
@@ -113,15 +116,14 @@ _CONVOLUTIONS: Mapping[str, tuple[int, int, int, int, int]] = {
     "aten::conv_transpose2d": (3, 4, 7, -2, 6),
     "aten::conv_transpose3d": (3, 4, 7, -2, 6),
 }
-"""Where each has stride, padding, dilation, whether it is transposed (-2: always), and groups; -1: nowhere."""
 _CONVOLUTION_GRAD = "aten::convolution_backward"
+# The ops whose FLOPs depend on more than shapes.
 NEEDS_ATTRIBUTES = frozenset([*_CONVOLUTIONS, _CONVOLUTION_GRAD])
-"""The ops whose FLOPs follow from more than shapes."""
 HAVE_FLOPS = frozenset([*_PRODUCTS, *NEEDS_ATTRIBUTES])
 
 
 def _sizes(value: object, dimensions: int) -> Sequence[int] | None:
-    """Return a stride (padding, dilation) of each dimension; None for what is no number."""
+    """Return a stride (padding, dilation) for each dimension; None if a value is no number."""
     values = value if isinstance(value, (list, tuple)) else [value]
     if not values or not all(type(each) is int for each in values):
         return None
@@ -146,7 +148,7 @@ def _convolution(raw: str, shapes: Shapes, attributes: Sequence[object]) -> tupl
     batch = data[: len(data) - dimensions - 1]
     sizes_of = (spatial, stride, padding, dilation, kernel)
     if places[3] == -2 or attribute(places[3], False) is True:
-        # Each element of the data meets the whole kernel. The padding of the result is not looked at.
+        # Each element of the data meets the whole kernel. Padding of the result is ignored.
         taps = prod(spatial) * prod(kernel) * weight[0] * weight[1]
         size = ((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in zip(*sizes_of))
         return (*batch, weight[1] * groups, *size), 2 * prod(batch) * taps
@@ -167,26 +169,26 @@ def _convolution_grad(shapes: Shapes, attributes: Sequence[object]) -> tuple[Sha
     return data, one * sum(bool(each) for each in mask[:2])
 
 
+# The places of the reduced dimensions and of keepdim; with fewer arguments the op reduces all dimensions.
 _REDUCTIONS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys("aten::sum aten::mean aten::prod aten::any aten::all aten::amax aten::amin".split(), (1, 2)),
     **dict.fromkeys("aten::argmax aten::argmin aten::logsumexp aten::max aten::min".split(), (1, 2)),
     **dict.fromkeys(["aten::var", "aten::std"], (1, 3)),
     "aten::linalg_vector_norm": (2, 3),
 }
-"""Where each has the dimensions that it goes over, and whether it keeps them; with fewer arguments it goes over all."""
+# Reductions that also return indices if they reduce one dimension; with two tensors they are elementwise.
 _WITH_INDICES = frozenset(["aten::max", "aten::min"])
-"""Those that return indices, too, where they go over one dimension; of two tensors they are elementwise."""
+# The ops that make a tensor like another, without reading it.
 FACTORIES = frozenset(
     """aten::empty_like aten::zeros_like aten::ones_like aten::full_like aten::rand_like aten::randn_like
     aten::randint_like aten::new_empty aten::new_empty_strided aten::new_zeros aten::new_ones aten::new_full""".split()
 )
-"""The ops that make a tensor like another, which they do not read."""
+# The ops whose written bytes or FLOPs depend on more than shapes.
 USE_ATTRIBUTES = frozenset([*NEEDS_ATTRIBUTES, *_REDUCTIONS, *FACTORIES])
-"""The ops of which more than shapes tells what they write, or how much they compute."""
 
 
 def _reduction(raw: str, shapes: Shapes, attributes: Sequence[object]) -> Shape | None:
-    """Return the shape of the result; None where the arguments do not tell it, or there are several."""
+    """Return the shape of the result; None if the arguments do not determine it, or there are several results."""
     data, (of_dimensions, of_keep) = shapes[0], _REDUCTIONS[raw]
     if data is None or not attributes:
         return None
@@ -202,7 +204,7 @@ def _reduction(raw: str, shapes: Shapes, attributes: Sequence[object]) -> Shape 
 
 
 def reduced_dtype(raw: str, dtype: str, attributes: Sequence[object]) -> str:
-    """Return the dtype of the result of a reduction of a *dtype*; empty for other ops, and where it is not known."""
+    """Return the dtype of a reduction of *dtype*; empty for other ops, and if it is unknown."""
     if raw not in _REDUCTIONS:
         return ""
     if raw in ("aten::any", "aten::all"):
@@ -218,12 +220,13 @@ def reduced_dtype(raw: str, dtype: str, attributes: Sequence[object]) -> str:
 
 
 def made(raw: str, shape: Shape, dtype: str, attributes: Sequence[object]) -> tuple[Shape, str] | None:
-    """Return the shape and dtype of what one of `FACTORIES` makes like a *shape* of *dtype*; None where nothing tells.
+    """Return the shape and dtype of the tensor that one of `FACTORIES` makes like a *shape* of *dtype*; None if
+    unknown.
 
     >>> made("aten::zeros_like", (2, 3), "float32", [None, 7, None, None, False, None])
     ((2, 3), 'float64')
     """
-    # After the dtype come layout, device and pin_memory, and of what is like another the memory format.
+    # The dtype is followed by layout, device and pin_memory, and in ``_like`` ops by the memory format.
     place = len(attributes) - (5 if raw.endswith("_like") else 4)
     if place < 1:
         return None
@@ -234,13 +237,14 @@ def made(raw: str, shape: Shape, dtype: str, attributes: Sequence[object]) -> tu
     return tuple(sizes), dtype
 
 
+# By the numbers of dtypes in PyTorch's profiler (`c10::ScalarType`).
 _SCALAR_TYPES = {
     **dict(
         enumerate("uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool".split())
     ),
     15: "bfloat16",
 }
-"""By the numbers that PyTorch's profiler writes for dtypes (`c10::ScalarType`)."""
+# Ops whose result has the broadcast shape of their inputs.
 _ELEMENTWISE = frozenset(
     """Abs Acos Acosh Add Addcdiv Addcmul And Asin Asinh Atan Atan2 Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
     BitwiseXor Ceil Celu Clip Cos Cosh CumProd CumSum Div Dropout Elu EluGrad Erf Exp Expm1 Floor Gelu GeluGrad
@@ -248,7 +252,6 @@ _ELEMENTWISE = frozenset(
     Neg Not Or Pow PRelu Reciprocal Relu ReluGrad Round Rsqrt Selu Sigmoid SigmoidGrad Sign Sin Sinh Softmax SoftmaxGrad
     Softplus SoftplusGrad Softsign Sqrt Sub Swish SwishGrad Tan Tanh TanhGrad Trunc Where Xor""".split()
 )
-"""Ops whose result is as large as what they read, broadcast."""
 _COMPARISONS = frozenset("Equal NotEqual Less LessOrEqual Greater GreaterOrEqual IsNaN IsInf And Or Not Xor".split())
 _NORMS = frozenset(
     """LayerNormalization BatchNormalization GroupNormalization InstanceNormalization RMSNormalization""".split()
@@ -256,9 +259,9 @@ _NORMS = frozenset(
 
 
 def result_of(raw: str, shapes: Shapes, attributes: Sequence[object] = ()) -> tuple[Shape | None, int | None]:
-    """Return the shape of the result of the op *raw*, and its FLOPs; None for what does not follow.
+    """Return the shape of the result of the op *raw*, and its FLOPs; None if it cannot be derived.
 
-    *attributes* are the arguments that are no tensors, at their places: needed by `USE_ATTRIBUTES`.
+    *attributes* are the arguments that are no tensors, in their places; `USE_ATTRIBUTES` need them.
 
     >>> result_of("aten::addmm", [(4,), (2, 3), (3, 4)])
     ((2, 4), 48)
@@ -287,5 +290,5 @@ def result_of(raw: str, shapes: Shapes, attributes: Sequence[object] = ()) -> tu
 
 
 def is_comparison(raw: str) -> bool:
-    """Tell whether the results of the op are of the dtype bool."""
+    """Return True if the op's results have the dtype bool."""
     return meaning(raw).op in _COMPARISONS

@@ -1,4 +1,4 @@
-"""Ops inside ops: the one tree of PyTorch's events, without the annotations that stand around some of them."""
+"""Ops inside ops: the one tree of PyTorch's events, without the annotations around some of them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def ops_inside(parents: Iterable[int], are_ops: Iterable[bool]) -> tuple[list[in
 
 
 def owners_of(parents: Sequence[int], meanings: Sequence[Meaning | None]) -> list[int]:
-    """Return the event that each counts as: `attribution.owners`, among events of which some are no ops.
+    """Return the event that each event counts as: `attribution.owners`, among events some of which are no ops.
 
-    An event without a meaning is no op: it owns itself, and changes nothing for those inside.
+    An event without a meaning is no op: it owns itself, and changes nothing for the events inside.
     """
     numbers, around = ops_inside(parents, [meaning is not None for meaning in meanings])
     ops = [event for event, meaning in enumerate(meanings) if meaning is not None]
-    # The rule is decided once for each pair of meanings, of which there are few.
+    # The rule is applied once to each pair of meanings, because there are few.
     alike: dict[Meaning, int] = {}
     kinds = [alike.setdefault(meaning, len(alike)) for meaning in meanings if meaning is not None]
     owned = owners(around, kinds, list(alike))

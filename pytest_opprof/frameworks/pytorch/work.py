@@ -1,4 +1,4 @@
-"""What an op of PyTorch works on: its arguments as its profiler has them -> signature, bytes and FLOPs."""
+"""The work of a PyTorch op: from its arguments in the profiler to signature, bytes and FLOPs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ...ops.signature import Shape, Signature
 from ...ops.vocabulary import CASTS
 from . import formulas
 
+# Ops that are casts if their two dtypes differ.
 COPIES = frozenset(CASTS["torch"].split())
-"""Ops that are casts where their two dtypes differ."""
 
 
+# Collectives that take a rank's input as the second argument and its output as the first; all others the reverse.
 _GIVEN = frozenset(
     """c10d::_allgather_base_ c10d::allgather_ c10d::allgather_coalesced_ c10d::allgather_into_tensor_coalesced_
     c10d::_reduce_scatter_base_ c10d::reduce_scatter_tensor_coalesced_ c10d::alltoall_ c10d::alltoall_base_
     c10d::gather_""".split()
 )
-"""Collectives whose second argument is what a rank gives, the first what it gets; of all others it is the first."""
 _EMPTY = frozenset(["c10d::barrier", "c10d::monitored_barrier_"])
+# Collectives whose inputs are lists of lists, which the profiler does not record.
 _LISTS = frozenset(["c10d::reduce_scatter_"])
-"""Collectives whose lists of lists, which are what a rank gives, the profiler does not tell."""
 
 
 class Tensor(NamedTuple):
@@ -33,17 +33,17 @@ class Tensor(NamedTuple):
     dtype: str
     shape: Shape
     strides: Shape | None = None
-    """None where they are not known."""
+    """None if unknown."""
 
     @property
     def nbytes(self) -> int | None:
-        """The bytes of its elements, each once; None where the dtype does not tell: never 0, which is a measurement."""
+        """The bytes of its elements, each once; None if the dtype is unknown, never 0, which would be a measurement."""
         item = item_bytes(self.dtype)
         return None if item is None else prod(self.shape) * item
 
     @property
     def layout(self) -> str:
-        """``channels_last`` where the channels of a place lie together: several channels, of several places."""
+        """``channels_last`` if the channels of a place are adjacent: several channels, several places."""
         if self.strides is None or not 3 < len(self.shape) < 6 or self.shape[1] == 1 or prod(self.shape[2:]) == 1:
             return ""
         dense = [self.shape[1] * prod(self.shape[place + 1 :]) for place in range(2, len(self.shape))]
@@ -52,27 +52,27 @@ class Tensor(NamedTuple):
         return "channels_last" if len(self.shape) == 4 else "channels_last_3d"
 
 
+# A tensor, a list of them, or something else.
 Argument = Tensor | tuple[Tensor, ...] | None
-"""A tensor, a list of them, or something else."""
 
 
 class Work(NamedTuple):
-    """What an op works on, and how much it does."""
+    """The arguments of an op and its amount of work."""
 
     signature: Signature
     dtypes: tuple[str, ...]
-    """Those of the source and the destination of a copy."""
+    """The dtypes of the source and the destination of a copy."""
     nbytes: int | None
-    """What it reads and writes, as far as that follows from its arguments."""
+    """The bytes read and written, as far as the arguments tell."""
     flops: int | None
 
 
 def called_again(parents: Sequence[int], raws: Sequence[str]) -> dict[int, int]:
-    """Return the events that call the same op once more, outer ones first, and for each the call that does the work.
+    """Return the events that call the same op once more, outer ones first, each with the inner call that does the work.
 
-    Autocast casts, and then calls the op again: the last call inside is the one that computes. No deeper call is: where
-    an op makes its result and then fills that (``aten::eye``), the innermost one is given an empty tensor to write to.
-    A copy keeps its own dtypes, which the program asked for: between devices it casts first and then copies.
+    Autocast casts and then calls the op again; the last call inside computes. Deeper calls do not count: an op that
+    makes its result and then fills it (``aten::eye``) gives the innermost call an empty tensor to write to. A copy
+    keeps its own dtypes, which the program requested: between devices it casts first and then copies.
 
     >>> called_again([-1, 0, 0, 0], ["aten::linear", "aten::to", "aten::to", "aten::linear"])
     {0: 3}
@@ -85,10 +85,9 @@ def called_again(parents: Sequence[int], raws: Sequence[str]) -> dict[int, int]:
 
 
 def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] = ()) -> Work:
-    """Return the work of the op *raw*; *attributes* are the arguments that are no tensors, where those are needed.
+    """Return the work of the op *raw*; *attributes* are the non-tensor arguments, if they are needed.
 
-    The result of an index, of a reduction without its *attributes* and of whatever `formulas` does not know is left out
-    of its bytes.
+    Its bytes omit the result of an index, of a reduction without *attributes*, and of any op unknown to `formulas`.
     """
     tensors = [tensor for each in arguments for tensor in ([each] if isinstance(each, Tensor) else each or ())]
     if raw in COPIES:
@@ -103,7 +102,7 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
     if result is not None and tensors:
         large = [tensor for tensor in tensors if tensor.shape] or tensors
         outputs = ("bool",) if formulas.is_comparison(raw) else None
-        # Of mixed dtypes PyTorch computes in the widest, in floats if there are some (the others are indices or masks).
+        # With mixed dtypes PyTorch computes in the widest float, if there is one (the others are indices or masks).
         floats = [tensor for tensor in large if tensor.dtype.startswith(("float", "bfloat", "complex"))]
         reduced = formulas.reduced_dtype(raw, tensors[0].dtype, attributes)
         widest = max(item_bytes(tensor.dtype) or 0 for tensor in floats or large)
@@ -124,19 +123,19 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
 
 
 def recorded_work(raw: str, dtypes: Sequence[object], shapes: Sequence[object], attributes: Sequence[object]) -> Work:
-    """Return the work of an event that tells dtypes and shapes of each argument, and what is inside of it does not."""
+    """Return the work of an event by the dtypes and shapes of its own arguments, not of the events inside."""
     arguments = arguments_of(dtypes, shapes)
     if raw not in formulas.FACTORIES:
         return work(raw, arguments, attributes)
     like = arguments[0] if arguments else None
-    # Files of PyTorch before 2.1 tell only whether there was an argument.
+    # Files of PyTorch before 2.1 record only whether there was an argument.
     attributes = attributes or [kind or None for kind in dtypes]
     made = formulas.made(raw, like.shape, like.dtype, attributes) if isinstance(like, Tensor) else None
     return work(raw, [Tensor(made[1], made[0]) if made else None])
 
 
 def _collective(raw: str, arguments: Sequence[Argument]) -> Work:
-    """Return the work of a collective: its bytes are those that this rank gives."""
+    """Return the work of a collective: its bytes are this rank's input."""
     given = arguments[1:2] if raw in _GIVEN else arguments[:1]
     tensors = [tensor for each in given for tensor in ([each] if isinstance(each, Tensor) else each or ())]
     if raw in _EMPTY or raw in _LISTS or not tensors or not all(tensor.dtype for tensor in tensors):
@@ -146,7 +145,7 @@ def _collective(raw: str, arguments: Sequence[Argument]) -> Work:
 
 
 def _copy(tensors: Sequence[Tensor]) -> Work:
-    """Return the work of a copy, whose first argument is where it goes."""
+    """Return the work of a copy, whose first argument is the destination."""
     pair = tensors[:2]
     if not pair:
         return Work(Signature(), (), None, None)
@@ -156,13 +155,13 @@ def _copy(tensors: Sequence[Tensor]) -> Work:
 
 
 def _together(tensors: Sequence[Tensor]) -> int | None:
-    """Return the bytes of all *tensors*; None where one does not tell its own, as in lists of saved profiles."""
+    """Return the bytes of all *tensors*; None if one does not know its own, as in lists of saved profiles."""
     sizes = [tensor.nbytes for tensor in tensors]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 def arguments_of(dtypes: Sequence[object], shapes: Sequence[object]) -> list[Argument]:
-    """Return the arguments of an event that tells dtypes and shapes of each; those of lists have no dtype.
+    """Return the arguments of an event by their dtypes and shapes; tensors in lists have no dtype.
 
     >>> arguments_of(["float", "Scalar", "TensorList"], [[2, 3], [], [[4], [5]]])[0]
     Tensor(dtype='float32', shape=(2, 3), strides=None)

@@ -1,1 +1,1 @@
-"""XLA, which JAX and TensorFlow compile to: its programs, kernels and profiles; JAX live; saved ones."""
+"""XLA, the compiler under JAX and TensorFlow: its programs, kernels and profiles; JAX live; saved profiles."""

@@ -1,4 +1,4 @@
-"""An XLA program after optimisation, as XLA gives it in memory: ``HloModuleProto``, decoded.
+"""Decode an optimised XLA program from memory: ``HloModuleProto``.
 
 Fields of ``hlo.proto`` and ``xla_data.proto`` of openxla/xla. Module: name 1, computations 3, id 5,
 entry_computation_id 6, stack_frame_index 17. Computation: name 1, instructions 2, id 5. Instruction: name 1, opcode 2,
@@ -22,19 +22,19 @@ from ...ops.signature import Shape
 from ..files.protobuf import BYTES, VARINT, Data, Field, fields, inside, numbers, signed, text
 from .opcodes import Convolution, Window
 
+# In the spelling of HLO's text, by number.
 _DTYPES = dict(
     enumerate(
         """invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 f8e5m2 f8e4m3fn s4 u4
         f8e4m3b11fnuz f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 f4e2m1fn f8e8m0fnu buffer""".split()
     )
 )
-"""As HLO's text spells them, by number."""
 _NO_ARRAYS = frozenset(["invalid", "tuple", "opaque", "token", "buffer"])
 _TRIPS = re.compile(rb'"known_trip_count":\{"n":"(\d{1,18})"')
+# An entry of frontend_attributes.
 _SMALL = b"xla_cpu_small_call\x12\x04true"
-"""An entry of frontend_attributes."""
+# Bytes of attributes that are searched.
 _MOST_CONFIG = 1 << 16
-"""Bytes of attributes that are looked at."""
 _MOST_FRAMES = 1000
 _Row = TypeVar("_Row")
 
@@ -51,12 +51,12 @@ class Frame(NamedTuple):
 
     file: str
     function: str
-    """Empty where it is not known."""
+    """Empty if unknown."""
     line: int
 
 
 class Instruction(NamedTuple):
-    """An instruction; arrays are those of tuples, too."""
+    """An instruction; its arrays include those of tuples."""
 
     name: str
     opcode: str
@@ -65,32 +65,32 @@ class Instruction(NamedTuple):
     called: tuple[int, ...]
     """The ids of computations."""
     frame: int
-    """Its place in the table of frames, from 1 on; 0 where there is none."""
+    """Its place in the table of frames, from 1 on; 0 if there is none."""
     source: Frame | None
-    """Its place in the user's program, where there is no table of frames."""
+    """Its place in the user's program, if there is no table of frames."""
     target: str
-    """What a custom call calls."""
+    """The target of a custom call."""
     direction: str
     """``LT`` and the like, of a comparison."""
     contracted: tuple[int, ...]
     """The dimensions of the left side that a dot product sums over."""
     convolution: Convolution | None
-    """Which dimensions a convolution goes over; None for other instructions."""
+    """The dimensions of a convolution; None for other instructions."""
     trips: int | None
-    """How often the body of a loop runs, where XLA knows it."""
+    """The number of iterations of a loop, if XLA knows it."""
     is_kernel: bool
     """Whether a call is compiled into one kernel: a small loop."""
 
 
 class HloModule:
-    """A program. Raises Broken where the bytes are none."""
+    """A program. Raises Broken for invalid bytes."""
 
     def __init__(self, data: Data) -> None:
         self._data = data
         self._fields = list(fields(data, 0, len(data)))
         numbers = {each.number: each.value for each in self._fields if each.wire == VARINT}
         self.id = numbers.get(5, 0)
-        """The number by which profiles call it (``program_id``), unless it was loaded from a file."""
+        """Its number in profiles (``program_id``), unless it was loaded from a file."""
         self.entry = numbers.get(6, 0)
         """The id of the computation that runs first."""
 
@@ -121,7 +121,7 @@ class HloModule:
         return {each.name: (each, number) for number, inside in self.computations.items() for each in inside.values()}
 
     def frames(self, instruction: Instruction) -> tuple[Frame, ...]:
-        """Return where the instruction comes from: a line of the user's program, then those that called it."""
+        """Return the source of an instruction: a line of the user's program, then its callers."""
         if instruction.source:
             return (instruction.source,)
         found, number = list[Frame](), instruction.frame
@@ -141,7 +141,7 @@ class HloModule:
         files, functions = ([text(self._data, row) for row in tables.get(number, ())] for number in (1, 2))
         places = [self._numbers(row) for row in tables.get(3, ())]
         frames = [self._numbers(row) for row in tables.get(4, ())]
-        # XLA has written one more than the number of the calling frame, so that none is 1, since some version of 2025.
+        # Since some version of 2025 XLA writes the number of the calling frame plus one, so that 1 means none.
         shift = min((frame.get(2, 0) for frame in frames), default=0)
         found = []
         for frame in frames:
@@ -188,7 +188,7 @@ class HloModule:
         )
 
     def _convolution(self, labels: Field | None, window: Field | None) -> Convolution:
-        """Return the dimensions of a convolution. What is 0 is not written."""
+        """Return the dimensions of a convolution. Values of 0 are not written."""
         data = self._data
         features, places = 0, dict[int, list[int]]()
         for each in fields(data, labels.start, labels.end) if labels and labels.wire == BYTES else ():
@@ -205,7 +205,7 @@ class HloModule:
         return Convolution(features, tuple(windows))
 
     def _arrays(self, shape: Field | None) -> tuple[Array, ...]:
-        """Return the arrays of a shape, of a tuple those of all its elements."""
+        """Return the arrays of a shape; of a tuple, the arrays of all its elements."""
         if shape is None or shape.wire != BYTES:
             return ()
         dtype, dimensions, elements = "invalid", list[int](), list[Array]()
@@ -231,5 +231,5 @@ class HloModule:
 
 
 def _at(table: Sequence[_Row], number: int, other: _Row) -> _Row:
-    """Return the row of a table whose rows are counted from 1, or *other* where there is none."""
+    """Return the row of a table whose rows are counted from 1, or *other* if there is none."""
     return table[number - 1] if 0 < number <= len(table) else other

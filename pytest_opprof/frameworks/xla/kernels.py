@@ -1,7 +1,7 @@
-"""What XLA runs as one: a kernel, which is an op, or a fusion of several, or a small loop; and the ops in it.
+"""Kernels of XLA (an op, a fusion of several, or a small loop) and the ops in them.
 
-On a CPU a profile has an event for each kernel that ran, under the name of an instruction (`hlo_module`). What is in a
-fusion, and in a loop that XLA compiled into one kernel, has no events: it is found in the program.
+On a CPU a profile has an event for each kernel that ran, under the name of an instruction (`hlo_module`). The contents
+of a fusion, and of a loop that XLA compiled into one kernel, have no events: they are found in the program.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...ops.signature import Signature
 from . import opcodes
 from .hlo_module import Array, Frame, HloModule, Instruction
 
+# The most ops of one kernel. Only a loop can have more; each takes 0.1 KB each time the kernel runs.
 MOST_OPS = 100_000
-"""Ops of one kernel. Only a loop can have more; each takes 0.1 KB each time the kernel runs."""
 _LOOP = "while"
 _CALLS = ("call", "async-start")
+# A guess: one of a kind that is not known yet.
 _CALL = "a call"
-"""A guess: one of a kind that is not known yet."""
 _seen: WeakKeyDictionary[HloModule, dict[str, Kernel | None]] = WeakKeyDictionary()
 
 
@@ -30,52 +30,52 @@ class Op(NamedTuple):
     """An op in a kernel."""
 
     raw: str
-    """The opcode; of a custom call what it calls."""
+    """The opcode; of a custom call its target."""
     op: str
-    """The canonical op where the opcode does not tell it; else empty."""
+    """The canonical op if the opcode does not tell it; else empty."""
     signature: Signature
     flops: int | None
     """None for all but products and convolutions."""
     frames: tuple[Frame, ...]
-    """Where it comes from, the innermost line first; empty for what XLA added."""
+    """Its source, the innermost line first; empty for ops that XLA added."""
 
     @property
     def is_number_cast(self) -> bool:
-        """Whether it casts one number, as ``x + 1`` does with the 1: beside other ops that is a part of them."""
+        """Whether it casts one number, as ``x + 1`` does with the 1: beside other ops it is a part of them."""
         return self.raw == opcodes.CAST and self.signature.is_scalar
 
 
 class Kernel(NamedTuple):
-    """What XLA runs as one."""
+    """A unit of execution in XLA."""
 
     name: str
     """Without numbers: ``add_multiply_fusion``, ``wrapped_convert``, ``dot``; ``while`` for a small loop."""
     ops: tuple[Op, ...]
     alone: int | None
-    """The index of the op that has all of the time, the others being its parts; None where several share it."""
+    """The index of the op with all of the time, the others being its parts; None if several share it."""
     signature: Signature
     nbytes: int | None
-    """What it reads and writes, as large as the shapes say."""
+    """The bytes read and written, by the shapes."""
     frames: tuple[Frame, ...]
     guesses: tuple[str, ...]
-    """What it does an unknown number of times, and is counted once."""
+    """Parts that run an unknown number of times, and are counted once."""
 
 
 class TooManyOpsError(Exception):
-    """Says which loop has more ops than can be counted."""
+    """A loop with more ops than can be counted."""
 
 
 def kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None:
-    """Return what ran under the name of an instruction; None for what only runs others, which have events themselves.
+    """Return the kernel that ran under the name of an instruction; None for an instruction that only runs others.
 
-    *ran* are the names of all that ran in the program. Raises KeyError where the program has no such instruction, and
+    *ran* are the names of all instructions that ran in the program. Raises KeyError for an unknown instruction, and
     TooManyOpsError.
     """
     seen = _seen.setdefault(module, {})
     if name not in seen:
         found = _kernel(module, name, ran)
         if found and _CALL in found.guesses:
-            return found  # it depends on what ran
+            return found  # it depends on *ran*
         seen[name] = found
     return seen[name]
 
@@ -96,7 +96,7 @@ def _kernel(module: HloModule, name: str, ran: Collection[str]) -> Kernel | None
     inputs, outputs = _inputs(instruction, siblings), instruction.outputs
     plain = _LOOP if instruction.is_kernel else opcodes.plain_name(name) if opcode == "fusion" else opcode
     frames, alone = module.frames(instruction), _alone(ops)
-    # The bytes of a collective are those that it is given, as PyTorch's are.
+    # The bytes of a collective are its inputs, as for PyTorch.
     collective = alone is not None and names.meaning(ops[alone].op or ops[alone].raw).kind is names.Kind.COMMUNICATION
     nbytes = _bytes(inputs if collective else inputs + outputs)
     return Kernel(plain, ops, alone, _signature(inputs, outputs), nbytes, frames, tuple(sorted(guesses)))
@@ -120,11 +120,11 @@ def _limited(ops: Iterable[Op], module: HloModule) -> Iterator[Op]:
 def _ops(
     module: HloModule, instruction: Instruction, siblings: Mapping[int, Instruction], guesses: set[str]
 ) -> Iterator[Op]:
-    """Yield the ops of an *instruction*; *siblings* are those of its computation."""
+    """Yield the ops of an *instruction*; *siblings* are the instructions of its computation."""
     called, times = instruction.called, 1
     match instruction.opcode:
         case "while":
-            called = called[:1]  # without the condition, as XLA's own loops of known length
+            called = called[:1]  # without the condition, as in XLA's own loops of known length
             times = 1 if instruction.trips is None else instruction.trips
             if instruction.trips is None:
                 guesses.add("the body of a loop")
@@ -213,5 +213,5 @@ def _alone(ops: tuple[Op, ...]) -> int | None:
 
 
 def _is_part(op: Op) -> bool:
-    """Tell whether an op is a part of those beside it."""
+    """Return True if an op is a part of the ops beside it."""
     return op.is_number_cast or names.meaning(op.raw).kind is names.Kind.VIEW

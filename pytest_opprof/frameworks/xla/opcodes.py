@@ -1,4 +1,4 @@
-"""Instructions of HLO: which are no ops, which op a reduce and a compare are, how many FLOPs a convolution has."""
+"""Instructions of HLO: which are no ops, the op of a reduce or a compare, the FLOPs of a convolution."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import NamedTuple
 
 from ...ops.signature import Shape
 
+# Opcodes that only name, group or call others.
 NO_OPS = frozenset(
     """parameter constant tuple get-tuple-element bitcast fusion call while conditional after-all opt-barrier
     add-dependency domain async-start async-update async-done""".split()
 )
-"""Opcodes of what only names, groups or calls others."""
+# The canonical op of a reduce, by the op that it applies.
 REDUCTIONS: Mapping[str, str] = {
     "add": "ReduceSum",
     "multiply": "ReduceProd",
     "maximum": "ReduceMax",
     "minimum": "ReduceMin",
 }
-"""The canonical op of a reduce, by the op that it applies."""
+# The canonical op of a compare, by its direction.
 COMPARISONS: Mapping[str, str] = {
     "EQ": "Equal",
     "NE": "NotEqual",
@@ -30,7 +31,7 @@ COMPARISONS: Mapping[str, str] = {
     "GT": "Greater",
     "GE": "GreaterOrEqual",
 }
-"""The canonical op of a compare, by its direction."""
+# Opcodes that have no canonical op, or one that depends on more than the opcode.
 OTHERS = frozenset(
     """all-gather all-reduce all-to-all bitcast-convert cbrt collective-broadcast collective-permute compare complex
     count-leading-zeros custom-call dynamic-update-slice get-dimension-size imag infeed is-finite map outfeed
@@ -38,34 +39,33 @@ OTHERS = frozenset(
     rng rng-bit-generator rng-get-and-update-state select-and-scatter send set-dimension-size stochastic-convert
     triangular-solve""".split()
 )
-"""Opcodes that have no canonical op, or one that depends on more than the opcode."""
 CAST, SORT = "convert", "sort"
 _IN_REGIONS = frozenset(["parameter", "constant", "convert", "bitcast", "tuple", "get-tuple-element"])
 _NUMBERS = re.compile(r"(?:\.\d+|\.clone|\.remat\d*)+$")
 _LABELS = re.compile(r"\bdim_labels=(\w+)_(\w*o\w*)->(\w+)")
 _INTEGER = re.compile(r"-?\d{1,18}")
 _WINDOW = re.compile(r"\bwindow=\{([^{}]*)\}")
+# Elements of the shorter of kernel and result to examine in one dimension: 0.1 s.
 MOST_PLACES = 1 << 17
-"""Elements of the shorter of kernel and result that are looked at, in one dimension: 0.1 s."""
 
 
 class Window(NamedTuple):
-    """How the kernel of a convolution moves over its data, in one dimension."""
+    """The movement of a convolution's kernel over its data, in one dimension."""
 
     data: int
-    """Which dimension of the data it is."""
+    """The dimension of the data."""
     kernel: int
     result: int
     stride: int = 1
     low: int = 0
-    """Padding before the data; what is cut off, if it is negative."""
+    """Padding before the data; a negative number cuts off."""
     data_dilation: int = 1
-    """How far elements of the data stand apart (``lhs_dilate``)."""
+    """The distance of the data's elements (``lhs_dilate``)."""
     kernel_dilation: int = 1
 
 
 class Convolution(NamedTuple):
-    """Which dimensions a convolution goes over."""
+    """The dimensions of a convolution."""
 
     features: int
     """The dimension of the kernel that has the features of the result."""
@@ -73,11 +73,11 @@ class Convolution(NamedTuple):
 
     @classmethod
     def of_text(cls, attributes: str) -> Convolution | None:
-        """Return what the *attributes* of an instruction say, as HLO's text has them; None where they do not.
+        """Parse the *attributes* of an instruction in HLO's text; None if they describe no convolution.
 
         >>> Convolution.of_text("window={size=3 stride=2 pad=0_1 lhs_dilate=4}, dim_labels=bf0_oi0->bf0")
-        Convolution(features=0, windows=(Window(data=2, kernel=2, result=2, stride=2, low=0, data_dilation=4, \
-kernel_dilation=1),))
+        Convolution(features=0, windows=(Window(data=2, kernel=2, result=2, stride=2, low=0, data_dilation=4,
+        kernel_dilation=1),))
         """
         labels, window = _LABELS.search(attributes), _WINDOW.search(attributes)
         if not labels:
@@ -97,12 +97,12 @@ kernel_dilation=1),))
 
 
 def is_op(opcode: str) -> bool:
-    """Tell whether an instruction is an op. What is done in two halves (``all-reduce-start``) is the first of them."""
+    """Return True if an instruction is an op. Of two halves (``all-reduce-start``) the first is the op."""
     return opcode not in NO_OPS and not opcode.endswith("-done")
 
 
 def reduction(opcodes: Iterable[str]) -> str:
-    """Return the canonical op of a reduce that applies a region of these *opcodes*; empty where it does several ops."""
+    """Return the canonical op of a reduce that applies a region of these *opcodes*; empty for several ops."""
     applied = frozenset(opcodes) - _IN_REGIONS
     return REDUCTIONS.get(next(iter(applied)), "") if len(applied) == 1 else ""
 
@@ -117,15 +117,16 @@ def plain_name(name: str) -> str:
 
 
 def convolution_flops(data: Shape, kernel: Shape, result: Shape, over: Convolution) -> int | None:
-    """Return the FLOPs of a convolution, as XLA's own cost analysis counts them; None where its shapes do not fit.
+    """Return the FLOPs of a convolution, as XLA's own cost analysis counts them; None if its shapes do not fit.
 
-    Only what touches data: the zeros of padding, and those between elements (``lhs_dilate``), are no work. So a
-    convolution and both of its gradients have as many. (`torch.utils.flop_counter` counts padding, too.)
+    Only products with data count: the zeros of padding, and those between elements (``lhs_dilate``), are no work. A
+    convolution and both of its gradients therefore have the same FLOPs. (`torch.utils.flop_counter` counts padding,
+    too.)
     """
     dimensions = len(over.windows) + 2
     if not len(data) == len(kernel) == len(result) == dimensions or not 0 <= over.features < dimensions:
         return None
-    rest, summed = [*result], [*kernel]  # what is left of them are the batch, the features
+    rest, summed = [*result], [*kernel]  # the remaining dimensions are the batch, the features
     summed[over.features], pairs = 1, 1
     for window in over.windows:
         if not all(0 <= place < dimensions for place in window[:3]):
@@ -140,9 +141,9 @@ def convolution_flops(data: Shape, kernel: Shape, result: Shape, over: Convoluti
 
 @lru_cache(1 << 10)
 def _touching(data: int, kernel: int, result: int, window: Window) -> int | None:
-    """Return how many pairs of a result and an element of the kernel have an element of the data, in one dimension.
+    """Return the number of pairs of a result and a kernel element that meet an element of the data, in one dimension.
 
-    None where there are too many to tell.
+    None if there are too many to count.
     """
     end, low, holes = (data - 1) * window.data_dilation, window.low, window.data_dilation
     few, many = sorted([(kernel, window.kernel_dilation), (result, window.stride)])

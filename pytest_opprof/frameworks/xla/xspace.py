@@ -1,4 +1,4 @@
-"""XLA's profile, as its profiler gives it in memory and as ``*.xplane.pb`` holds it: planes, lines and events.
+"""XLA's profile, in memory and as ``*.xplane.pb``: planes, lines and events.
 
 A protobuf (``xplane.proto`` of openxla/xla): ``XSpace``: planes 1, hostnames 4. ``XPlane``: name 2, lines 3,
 event_metadata 4, stat_metadata 5 (maps: key 1, value 2). ``XLine``: name 2, timestamp_ns 3, events 4. ``XEvent``:
@@ -6,8 +6,8 @@ metadata_id 1, offset_ps 2, duration_ps 3, stats 4. ``XEventMetadata``: name 2, 
 metadata_id 1, and one of double 2, uint64 3, int64 4, text 5, ref 7 (of a stat_metadata whose name is the text).
 ``XStatMetadata``: name 2.
 
-A plane is a process of the trace (``/host:CPU``, ``/device:GPU:0``), a line is a thread. The stats of an event tell
-what it is: ``hlo_op``, ``hlo_module``, ``run_id``, ``step_num``.
+A plane is a process of the trace (``/host:CPU``, ``/device:GPU:0``), a line is a thread. The stats of an event identify
+it: ``hlo_op``, ``hlo_module``, ``run_id``, ``step_num``.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from ..files.protobuf import (
 )
 
 _EVENT, _STAT = 4 << 3 | BYTES, 4 << 3 | BYTES
+# The tags of an event in a line, of a stat in an event, and of the metadata of each.
 _METADATA_ID, _STAT_NAME = 1 << 3 | VARINT, 1 << 3 | VARINT
-"""The tags of an event in a line, of a stat in an event, and of what each of them is."""
 _TYPE = re.compile(r"[A-Za-z_]\w*")
+# Different events of a plane. With functions of Python recorded, there are some 10**4.
 _MOST_METADATA = 1_000_000
-"""Different events of a plane. With functions of Python recorded, there are some 10**4."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What is the same for all events with one metadata_id."""
+    """The facts shared by all events with one metadata_id."""
 
     name: str
     type: str = ""
     """The op type, for an op of TensorFlow: it has the name ``<node>:<type>``, and its node as display name."""
     shown: str = ""
-    """The display name: on a TPU that of the instruction whose text is the name."""
+    """The display name: on a TPU the instruction's, whose text is the name."""
     stats: dict[str, str] = field(default_factory=dict)
 
 
@@ -61,7 +61,7 @@ class Event(NamedTuple):
     start: int
     duration: int
     stats: dict[str, str]
-    """Those that are wanted, numbers as text."""
+    """The wanted stats, numbers as text."""
 
 
 class Line(NamedTuple):
@@ -86,7 +86,7 @@ def plane_name(data: Data, message: Field) -> str:
 
 
 class Plane:
-    """A process of the trace. Raises Broken, here and where its lines are walked."""
+    """A process of the trace. Raises Broken, here and while its lines are walked."""
 
     def __init__(self, data: Data, message: Field, wanted: Collection[str]) -> None:
         self.name = plane_name(data, message)
@@ -115,7 +115,7 @@ class Plane:
                 self._meanings[key] = self._meaning(value)
 
     def lines(self, worth: Callable[[str], bool] | None = None) -> Iterator[Line]:
-        """Yield the lines, each to be walked before the next; of events only those whose name is *worth* it."""
+        """Yield the lines, each to be walked before the next; only events whose name is *worth* it."""
         skipped = frozenset(
             number for number, meaning in self._meanings.items() if worth is not None and not worth(meaning.name)
         )
@@ -124,7 +124,7 @@ class Plane:
             yield Line(text(self._data, name), self._events(line, skipped))
 
     def _events(self, line: Field, skipped: Collection[int]) -> Iterator[Event]:
-        # What `fields` does in half of the time: a profile has 10**6 events with ten fields each.
+        # `fields` inlined, in half of the time: a profile has 10**6 events with ten fields each.
         data, at, base, begun = self._data, line.start, 0, False
         while at < line.end:
             begin = at
@@ -150,7 +150,7 @@ class Plane:
             yield Event(meaning, base + round(offset / 1000), duration, stats)
 
     def _what(self, start: int, end: int) -> int:
-        """Return the metadata_id of an event where it stands first, as XLA writes it; -1 elsewhere."""
+        """Return the metadata_id of an event if it comes first, as XLA writes it; otherwise -1."""
         if end - start < 2 or self._data[start] != _METADATA_ID:
             return -1
         number = self._data[start + 1]
@@ -169,7 +169,7 @@ class Plane:
                 if value >= 128:
                     value, at = varint(data, at - 1, end)
                 if tag & 7 == BYTES:
-                    # The first two bytes of most stats tell that they are not wanted.
+                    # The first two bytes of most stats show that they are unwanted.
                     if tag == _STAT and (data[at] != _STAT_NAME or data[at + 1] >= 128 or data[at + 1] in self._wanted):
                         own.update(self._stat(data[at : at + value]))
                     at += value
@@ -187,7 +187,7 @@ class Plane:
         return meaning, signed(numbers[2]), signed(numbers[3]), meaning.stats | own if meaning.stats else own
 
     def _decoded(self, data: bytes) -> dict[str, str]:
-        """Return the name and value of a stat, where it is wanted."""
+        """Return the name and value of a stat, if wanted."""
         name, at, end = "", 0, len(data)
         while at < end:
             tag, at = varint(data, at, end)

@@ -1,4 +1,4 @@
-"""ONNX Runtime: op types of its contrib operators; those of ONNX are canonical."""
+"""ONNX Runtime: op types of its contrib operators; ONNX's own are canonical."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch: operators as its dispatcher and its profiler call them.
+"""PyTorch: operators by their name in its dispatcher and its profiler.
 
 A name stands for its in-place twin too (`aten::add` for `aten::add_`), unless that twin has a line of its own. Source:
 the operators registered by PyTorch 2.13.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ...profile.op_counts import OpCounts
-from ...units import format_change, format_ns, plural
+from ...units import format_change, format_ns, format_share, plural
 from ...verdict.compare import Diff, Row
-from ...verdict.quantities import named, word
+from ...verdict.quantities import word
+from ...verdict.verdicts import Verdict
 from . import marks
 from .page import arrow, rendered, signed
 
@@ -25,6 +26,18 @@ class Compared:
     """As the user calls it."""
     source: str
     environment: str
+    device: str = ""
+    steps: int = 1
+    """How many steps of it are compared, or rounds."""
+    step: str = ""
+    """The label of the fastest of them; empty for a recording without steps."""
+
+    @property
+    def compared(self) -> str:
+        """Which step is compared."""
+        if self.steps > 1:
+            return f"the fastest of {self.steps} steps" + (f" (step {self.step})" if self.step else "")
+        return f"step {self.step}" if self.step else "the whole recording"
 
 
 def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ()) -> str:
@@ -43,11 +56,12 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
         now=now,
         diff=diff,
         verdict=marks.of_verdict(diff.verdict),
+        meaning=_meaning(diff),
         whole=marks.of_verdict(diff.total.verdict) if is_timed else "mute",
         headline=_headline(before, after, is_timed),
         split=[
-            (ns, what)
-            for ns, what in (
+            (ns, cause)
+            for ns, cause in (
                 (by_calls, "more calls" if by_calls > 0 else "fewer calls"),
                 (by_speed, "slower calls" if by_speed > 0 else "faster calls"),
             )
@@ -57,11 +71,45 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
         is_timed=is_timed,
         steps=steps,
         high=max((max(step.before, step.after) for step in steps), default=0) or 1,
-        rows=[(named(row.op), row, _calls(row), marks.of_verdict(row.verdict)) for row in rows],
-        larger=[(named(row.op), row, word(row.op, row.work.verdict)) for row in rows if row.work.verdict.does_more],
+        rows=[(row.title, row, _calls(row), marks.of_verdict(row.verdict)) for row in rows],
+        larger=[(row.title, row, word(row.op, row.work.verdict)) for row in rows if row.work.verdict.does_more],
         widest=max((ns for row in rows for ns in (row.base_ns, row.now_ns) if ns), default=1),
         most=max((abs(row.change_ns) for row in rows), default=0) or 1,
     )
+
+
+_MEANS: Final[Mapping[Verdict, str]] = {
+    Verdict.NEW: "runs now, and did not before",
+    Verdict.MORE: "runs more often than before",
+    Verdict.WIDER: "works in wider dtypes than before",
+    Verdict.OTHER_LAYOUT: "works on another layout in memory",
+    Verdict.MORE_WORK: "does more work (FLOPs, bytes) than before",
+    Verdict.ABOVE: "is more than before",
+    Verdict.GONE: "no longer runs",
+    Verdict.FEWER: "runs less often than before",
+    Verdict.NARROWER: "works in narrower dtypes than before",
+    Verdict.LESS_WORK: "does less work (FLOPs, bytes) than before",
+    Verdict.BELOW: "is less than before",
+    Verdict.OTHER_DTYPES: "works in other dtypes than before, none of them wider",
+}
+"""The verdicts of which the worst row is the reason."""
+
+
+def _meaning(diff: Diff) -> str:
+    """Return in a sentence what the verdict of the comparison means."""
+    verdict, limit = diff.verdict, format_share(diff.tolerances.tolerance)
+    what = "the whole" if diff.worst is diff.total else diff.worst.title
+    if verdict in _MEANS:
+        alike = sum(row.verdict is verdict for row in diff.rows) - 1
+        others = f", and {plural(alike, 'more row')} below" if alike else ""
+        return f"{what} {_MEANS[verdict]}{others}." + ("" if verdict.is_regression else " Nothing is worse.")
+    if verdict is Verdict.SLOWER:
+        return f"{what} takes longer than before, by more than its tolerance. Calls and dtypes are no worse."
+    if verdict is Verdict.FASTER:
+        return f"{what} takes less time than before, by more than its tolerance. Nothing is worse."
+    if verdict is Verdict.OK:
+        return f"calls, dtypes and work are the same, and no time changed by more than its tolerance ({limit})."
+    return "calls, dtypes and work are no worse; there is no verdict on times."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +143,7 @@ def _waterfall(rows: Sequence[Row], before: float, after: float, is_timed: bool)
         # What has fewer calls and takes longer was judged for its calls, not for this.
         is_told = row.verdict.is_regression if amount > 0 else row.verdict.is_improvement
         kind: marks.Kind = marks.of_verdict(row.verdict) if is_told else "mute"
-        steps.append(_Step(named(row.op), at, at + amount, signed(amount, write(abs(amount))), kind))
+        steps.append(_Step(row.title, at, at + amount, signed(amount, write(abs(amount))), kind))
         at += amount
     # Times of ops and of the whole may be of different rounds: what is left is told, whatever it is of.
     if write(abs(after - at)) != write(0) and (after != at):

@@ -6,6 +6,7 @@ to be told apart is a bar with its name; in the rest each column has the colour 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,6 +28,8 @@ _LANES: Final = 16
 _DEVICES: Final = 16
 _STEPS: Final = 100
 _NAME: Final = 80
+_TICKS: Final = 10
+"""Of the axis of time, at most: 124 units each, for a label."""
 _DRAWN: Final = WORK | {Kind.CALL}
 """Waits are no work; ranges and steps are around everything else."""
 
@@ -40,6 +43,8 @@ class Bar:
     width: float
     fill: str
     title: str
+    name: str
+    """The whole, where the title has a part of it."""
 
 
 @dataclass(slots=True)
@@ -88,6 +93,15 @@ class Overview:
     steps: list[tuple[float, str]]
     """Where each begins, and its label; the label is empty where it has no room."""
     height: int
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """The axis: where each tick is, and its time since the begin of the drawing."""
+        least = self.length_ns / _TICKS
+        power = 10 ** math.floor(math.log10(least))
+        every = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least)
+        times = [every * number for number in range(int(self.length_ns / every) + 1)]
+        return [(ns / self.length_ns * WIDTH, format_ns(ns)) for ns in times]
 
 
 def overview(
@@ -255,6 +269,6 @@ class _Collected:
                 first, last = max(first, 0), min(last, WIDTH)
                 # Half a unit less: two bars of one colour are two.
                 title = f"{span.name[:_NAME]}, {format_ns(span.duration_ns)}"
-                found.bars.append(Bar(first, y, last - first - 0.5, marks.SORTS[sort][0], title))
+                found.bars.append(Bar(first, y, last - first - 0.5, marks.SORTS[sort][0], title, span.name))
         found.joined = [(fill, "".join(each)) for fill, each in paths.items()]
         return found

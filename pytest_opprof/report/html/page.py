@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def _environment() -> Environment:
         "bytes": _known(units.format_bytes),
         "flops": _known(units.format_flops),
         "share": _known(units.format_share),
+        "rate": lambda value: value if value is not None and isfinite(value) else None,
         "grouped": lambda number: f"{number:,}".replace(",", " "),
         "zip": zip,
         "px": lambda length: f"{length:.1f}".removesuffix(".0"),

@@ -8,13 +8,19 @@ from typing import Final
 from ...profile.saved import OUTSIDE, SavedProfile
 from ...timeline.breakdown import Breakdown, added, breakdown
 from ...timeline.chrome import of_steps
+from ...timeline.peak import Peak, peak
 from ...timeline.ranges import RangeTimes, ranges
 from ...timeline.spans import Kind, Timeline
+from ...timeline.tree import Node, tree
+from ...units import format_ns, format_share
 from . import marks
 from .overview import Overview, overview
 
 _ROWS: Final = 200
 _RANGES: Final = 100
+_BRANCHES: Final = 10
+_LEAST_BRANCH: Final = 0.005
+"""Of the whole tree: smaller nodes are left out, and counted."""
 PARTS: Final = (
     ("computing_ns", "computing", marks.SORTS["computes"][0]),
     ("communication_ns", "communication", marks.SORTS["communicates"][0]),
@@ -22,9 +28,9 @@ PARTS: Final = (
 )
 """Of the time of a device that it worked in, with their colours."""
 CAUSES: Final = (
-    ("not_asked_ns", "idle: not asked", marks.FILLS["mute"]),
-    ("not_begun_ns", "idle: not begun", marks.PALE),
-    ("unexplained_ns", "idle: not explained", marks.SORTS["unknown"][0]),
+    ("not_asked_ns", "idle: host had launched nothing", marks.FILLS["mute"]),
+    ("not_begun_ns", "idle: launched, not started", marks.PALE),
+    ("unexplained_ns", "idle: unknown", marks.SORTS["unknown"][0]),
 )
 
 
@@ -45,10 +51,53 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """The time of the busiest device over all steps."""
+
+    times: Breakdown
+    steps: int
+    """How many there are; 0 for a recording without steps."""
+    device: str
+    """Its name, where there are several."""
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """What the device did most of the time, and its share of what: ``the 810 ms step``."""
+        parts = [*PARTS, ("idle_ns", "idle time", "")]
+        most, what, _ = max(parts, key=lambda part: getattr(self.times, part[0]))
+        share = format_share(getattr(self.times, most) / (self.times.total_ns or 1), 2)
+        return what.capitalize(), f"{share} of {self.length}"
+
+    @property
+    def length(self) -> str:
+        """How long it is, and of what."""
+        total = format_ns(self.times.total_ns)
+        one, several = f"the {total} step", f"the {total} of {self.steps} steps"
+        of = one if self.steps == 1 else several if self.steps else f"the {total} recorded"
+        return of + (f" on {self.device}" if self.device else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A node of the tree that is shown."""
+
+    node: Node
+    share: float
+    inside: list[Branch]
+    left_out: int
+    """How many others are inside."""
+    left_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Times:
     """What follows from the times of a profile."""
 
     drawn: Overview | None
+    whole: Whole | None
+    """None where no device worked."""
+    peaks: list[Peak]
+    """Of each device, who holds its memory when most is in use."""
     rows: list[Row]
     rows_left_out: int
     columns: list[tuple[str, str, str]]
@@ -56,10 +105,15 @@ class Times:
     has_devices: bool
     """Whether there are several."""
     has_steps: bool
+    every_range: list[RangeTimes]
     ranges: list[RangeTimes]
+    """The first of them."""
     ranges_left_out: int
     has_launched: bool
     has_idle: bool
+    tree: Branch | None
+    """None where no range has any time."""
+    tree_on_device: bool
 
     @property
     def drawn_columns(self) -> list[tuple[str, str, str]]:
@@ -80,24 +134,52 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
     by_step = breakdown(in_one, steps)
     devices = list(dict.fromkeys(row.device for row in by_step))
     rows: list[Breakdown] = []
+    wholes: list[Breakdown] = []
     for device in devices:
         every = [row for row in by_step if row.device == device]
         rows += [added(every), *every] if len(every) > 1 else every
+        wholes.append(added(every) if len(every) > 1 else every[0])
+    busiest = max(wholes, key=lambda each: each.total_ns - each.idle_ns, default=None)
     marked = ranges(timeline, chosen)
+    found = tree(timeline, chosen)
     has_causes = any(row.not_asked_ns is not None for row in rows)
     longest = max((row.total_ns for row in by_step), default=0)
     return Times(
+        whole=None
+        if busiest is None
+        else Whole(
+            busiest,
+            len({row.step for row in by_step if row.step}),
+            busiest.device if len(devices) > 1 else "",
+        ),
+        peaks=[
+            most
+            for device, memory in timeline.memory.items()
+            if (most := peak(device, memory.between(begin, end), timeline))
+        ],
         drawn=overview(of_steps(timeline, chosen) if chosen else timeline, begin, end, timeline.memory),
         rows=[Row(row, _bars(row, row.total_ns if row.step == "all" else longest)) for row in rows[:_ROWS]],
         rows_left_out=len(rows) - _ROWS,
         columns=[*PARTS, ("idle_ns", "idle", ""), *(CAUSES if has_causes else ()), ("overlapped_ns", "overlapped", "")],
         has_devices=len(devices) > 1,
         has_steps=any(row.step for row in by_step),
+        every_range=marked,
         ranges=marked[:_RANGES],
         ranges_left_out=len(marked) - _RANGES,
         has_launched=any(row.device_ns is not None for row in marked),
         has_idle=any(row.idle_ns is not None for row in marked),
+        tree=_branch(found.root, found.root.ns) if found.root.has_ranges else None,
+        tree_on_device=found.on_device,
     )
+
+
+def _branch(node: Node, whole_ns: int) -> Branch:
+    """Return what is shown of a node of the tree: the most expensive of those inside, if not too small."""
+    inside = sorted(node.children.values(), key=lambda child: (-child.ns, child.name))
+    shown = [child for child in inside[:_BRANCHES] if child.ns >= _LEAST_BRANCH * whole_ns and child.ns]
+    others = inside[len(shown) :]
+    branches = [_branch(child, whole_ns) for child in shown]
+    return Branch(node, node.ns / whole_ns, branches, len(others), sum(child.ns for child in others))
 
 
 def _bars(row: Breakdown, longest_ns: int) -> list[tuple[float, float, str]]:

@@ -20,7 +20,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self._is_code = tag in ("style", "script", "title")
+        is_skip = dict(attrs).get("class") == "skip"  # a link that is seen where the keyboard is at it
+        self._is_code = is_skip or tag in ("style", "script", "title")
         if tag == "table":
             self._rows = self.tables.setdefault(dict(attrs).get("id") or f"{len(self.tables)}", [])
         elif tag == "tr":
@@ -34,7 +35,7 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in ("td", "th"):
             self._is_cell, self._rows[-1][-1] = False, " ".join(self._rows[-1][-1].split())
-        self._is_code = self._is_code and tag not in ("style", "script", "title")
+        self._is_code = self._is_code and tag not in ("style", "script", "title", "a")
 
     def handle_data(self, data: str) -> None:
         if self._is_code:

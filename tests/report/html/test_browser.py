@@ -33,6 +33,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
 NAMES = ("run", "profile", "diff", "history", "ranks")
+LONG = f"void kernel<{'float, ' * 40}>"
+"""The name of a kernel."""
 JENKINS = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';"
 """The policy under which Jenkins serves what a job made."""
 
@@ -45,13 +47,13 @@ def pages() -> dict[str, str]:
         record_of(f"t.py::test_b[{HOSTILE}]", {"Add": 9}, {"Add": 2}),
         record_of("t.py::test_c", None, {"Mul": 4}, only=["Mul"]),
     ]
+    kernels = SavedKernel(HOSTILE, "Conv", 0, 1, 9.0), SavedKernel(LONG, "Conv", 0, 1, 8.0)
     ops = [SavedOp(name, name, device_ns=1e6 / n, calls=n) for n, name in enumerate(["Conv", "Cast", HOSTILE], 1)]
-    saved = SavedProfile(
-        "made", Environment((("made", "1"),), "cpu", ""), tuple(ops), kernels=(SavedKernel(HOSTILE, "Conv", 0, 1, 9.0),)
-    )
+    saved = SavedProfile("made", Environment((("made", "1"),), "cpu", ""), tuple(ops), kernels=kernels)
     ran = timeline(
         (HOST, HOSTILE, Kind.STEP, 0, 1000),
         (HOST, HOSTILE, Kind.RANGE, 10, 100),
+        (HOST._replace(thread=HOSTILE), HOSTILE, Kind.RANGE, 5, 200),
         (HOST._replace(thread=HOSTILE), HOSTILE, Kind.OP, 10, 100),
         *((STREAM, HOSTILE, Kind.OP, 10 * n, 5, 10 * n - 9) for n in range(1, 90)),
     )
@@ -126,13 +128,13 @@ def shown(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("dark", 390)])
 @pytest.mark.parametrize("name", NAMES)
-def test_pages_are_accessible_and_load_nothing(shown: Callable[..., Any], name: str, scheme: str) -> None:
+def test_pages_are_accessible_and_load_nothing(shown: Callable[..., Any], name: str, scheme: str, width: int) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     # Axe is a script that the policy of the page would block.
-    page = shown(name, color_scheme=scheme, bypass_csp=True)
+    page = shown(name, color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     found = Axe().run(page)
     assert [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
@@ -174,6 +176,65 @@ def test_names_in_the_treemap_stay_inside_of_their_areas(shown: Callable[..., An
     assert max(ends) <= 0
 
 
+def test_on_a_narrow_page_rows_of_tables_are_cards(shown: Callable[..., Any]) -> None:
+    page = shown("profile", viewport={"width": 390, "height": 800})
+    cell = page.locator("#ops tbody tr").first.locator("td:nth-child(3)")
+    assert cell.get_attribute("data-l") == "device time"
+    assert page.evaluate("document.querySelector('#ops').parentElement.scrollWidth") <= 390
+    wide = shown("profile")
+    assert wide.locator(".cards-of").count() == 0
+    wide.set_viewport_size({"width": 390, "height": 800})
+    wide.locator("#ops.cards-of").wait_for()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_thing_that_the_keyboard_reaches_skips_to_what_the_page_is_about(
+    shown: Callable[..., Any], name: str
+) -> None:
+    page = shown(name)
+    page.keyboard.press("Tab")
+    target = page.evaluate("document.activeElement.getAttribute('href')")
+    assert page.locator(target).count() == 1
+    assert page.locator(".skip").bounding_box()["x"] >= 0
+
+
+def test_bars_of_the_timeline_have_names_by_pointer_and_keyboard_and_lead_to_their_op(
+    shown: Callable[..., Any],
+) -> None:
+    page = shown("profile")
+    said, bars = page.locator("#timeline-said"), page.locator("#timeline rect.one")
+    bars.nth(3).hover()
+    assert said.text_content().startswith(f"{HOSTILE}, 5 ns, from ")
+    bars.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.textContent") == bars.nth(1).text_content()
+    # One stop for the Tab key, however many bars there are.
+    assert page.locator("#timeline [tabindex='0']").count() == 1
+    page.keyboard.press("Enter")
+    row = page.evaluate("document.querySelector(location.hash).cells[0].textContent")
+    assert row == HOSTILE
+    page.locator("#timeline").scroll_into_view_if_needed()
+    box = page.locator("#timeline").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 2)
+    assert said.text_content() == "at 500 ns"
+
+
+def test_a_long_name_is_cut_and_opens(shown: Callable[..., Any]) -> None:
+    page = shown("profile")
+    name = page.locator("#kernels details.long")
+    assert name.locator("summary").text_content() == f"{LONG[:110]}…"
+    name.locator("summary").press("Enter")
+    assert LONG in name.inner_text()
+
+
+def test_a_button_beside_a_command_copies_it(shown: Callable[..., Any]) -> None:
+    page = shown("run", "#t0", permissions=["clipboard-read", "clipboard-write"])
+    command = page.locator("#t0 code.cmd").first
+    page.locator("#t0 button.copy").first.press("Enter")
+    page.locator("#t0 button.copy", has_text="copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == command.text_content()
+
+
 def test_words_and_statuses_choose_tests(shown: Callable[..., Any]) -> None:
     page = shown("run")
     tests = page.locator("details.test")
@@ -195,6 +256,15 @@ def test_a_link_opens_the_test_inside_its_row(shown: Callable[..., Any]) -> None
     assert page.locator("#t3 table").first.is_hidden()
     page.locator("#limits a", has_text="test_c").click()
     page.locator("#t3 table").first.wait_for(state="visible")  # the browser tells of the new address a little later
+
+
+def test_the_tree_of_ranges_opens_without_scripts_and_its_ops_lead_to_their_rows(shown: Callable[..., Any]) -> None:
+    page = shown("profile", java_script_enabled=False)
+    node = page.locator(".tree details").first
+    if node.get_attribute("open") is None:
+        node.locator("summary").first.click()
+    assert page.locator(".tree details .name a").first.is_visible()
+    assert page.locator(str(page.locator(".tree a").first.get_attribute("href"))).count() == 1
 
 
 def test_without_scripts_all_can_be_read(shown: Callable[..., Any]) -> None:

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.report.html import diff_page
@@ -21,6 +25,7 @@ def test_the_bars_lead_from_before_to_now() -> None:
     page = Page(diff_page.html(BASE, NOW, compare(calls, calls, timing, STORED)))
     assert page.text.startswith("+50% device time: 1 ms → 1.5 ms before: a.json")
     assert "The environments differ" in page.text
+    assert "▲ verdict: slower : Conv takes longer than before, by more than its tolerance." in page.text
     assert [cells[:2] for cells in page.tables["steps"]] == [
         ["op", "adds"],
         ["before", "1 ms"],
@@ -49,6 +54,37 @@ def test_without_times_the_bars_are_calls() -> None:
         ["Cast", "+2 calls"],
         ["now", "7 calls"],
     ]
+
+
+def test_it_says_which_steps_are_compared() -> None:
+    calls = {"Mul": OpCounts(Range(1))}
+    diff = compare(calls, calls, TimingVerdict(Verdict.OK), STORED)
+    one, some = replace(BASE, step="8"), replace(NOW, steps=5, step="12")
+    assert "Compared: the whole recording of each." in Page(diff_page.html(BASE, NOW, diff)).text
+    assert "Compared: step 8 of each." in Page(diff_page.html(one, one, diff)).text
+    assert (
+        "Compared: step 8 before, the fastest of 5 steps (step 12) now. Calls are those of the step with most"
+    ) in Page(diff_page.html(one, some, diff)).text
+
+
+def test_other_devices_are_the_headline() -> None:
+    calls = {"Mul": OpCounts(Range(1))}
+    sides = (replace(side, device=device) for side, device in ((BASE, "A100"), (NOW, "Ascend 910B")))
+    page = Page(diff_page.html(*sides, compare(calls, calls, TimingVerdict(Verdict.OK), STORED)))
+    assert page.text.startswith("Different devices: A100 → Ascend 910B ? Ops, dtypes and times may differ because")
+    assert "+0% calls: 1 call" in page.text
+    assert [tag for tag, _ in page.tags].count("h1") == 1
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_the_page_says_what_each_verdict_means(verdict: Verdict) -> None:
+    calls = {"Mul": OpCounts(Range(1))}
+    diff = compare(calls, calls, TimingVerdict(Verdict.OK), STORED)
+    rows = (replace(diff.rows[0], verdict=verdict), *diff.rows)
+    said = diff_page._meaning(replace(diff, rows=rows, total=replace(diff.total, verdict=Verdict.OK)))
+    assert said.endswith(".")
+    assert said.startswith("Mul ") == (verdict.is_change and verdict is not Verdict.UNSEEN)
+    assert ("Nothing is worse" in said) == (verdict.sense == "better")
 
 
 def test_what_became_wider_has_a_table_of_its_own() -> None:

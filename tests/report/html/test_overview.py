@@ -80,6 +80,16 @@ def test_many_lanes_are_cut_to_the_busiest_and_steps_have_labels_where_there_is_
     assert [label for _, label in found.steps[:4]] == ["step 0", "", "step 2", ""]
 
 
+def test_the_axis_has_at_most_ten_parts_of_round_numbers() -> None:
+    for length, last in ((7, "7 ns"), (999, "900 ns"), (1_234_567, "1.2 ms"), (10**9, "1 s")):
+        found = overview(timeline((STREAM, "k", Kind.OP, 50, length)), 50, 50 + length)
+        assert found is not None
+        assert found.ticks[0] == (0, "0 ns")
+        assert found.ticks[-1][1] == last
+        assert 3 < len(found.ticks) <= 11
+        assert all(0 <= x <= WIDTH for x, _ in found.ticks)
+
+
 def test_nothing_that_works_is_no_drawing() -> None:
     assert overview(timeline(), 0, 0) is None
     assert overview(timeline((HOST, "r", Kind.RANGE, 0, 9)), 0, 9) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import Collective, SavedOp, SavedProfile
 from pytest_opprof.report.html import ranks_page
@@ -32,9 +34,26 @@ def test_it_says_how_ranks_differ() -> None:
     assert "waits" not in page.tables
 
 
+def test_an_op_that_some_ranks_do_not_run_says_on_which_it_runs() -> None:
+    def extra(*ops: str) -> SavedProfile:
+        records = [SavedOp(op, op, device_ns=9e6) for op in ops]
+        return replace(rank(1e6), records=(SavedOp("a", "MatMul", device_ns=1e6), *records))
+
+    page = page_of(extra("Cast", "Add"), extra("Add"), extra())
+    assert row(page, "times", "Cast")[1:5] == ["only on rank 0", "9 ms", "-", "-"]
+    assert row(page, "times", "Add")[1:5] == ["not on rank 2", "9 ms", "9 ms", "-"]
+
+
+def test_ranks_that_lack_what_others_have_are_named() -> None:
+    ranks = spread([rank(1e6), rank(None), rank(None)])
+    page = Page(ranks_page.html(ranks, ["rank 0", "rank 1", "rank 2"], "traces", "made", (), ["rank 2"]))
+    assert "? rank 1, rank 2 have no device time." in page.text
+    assert "? rank 2 has no table of kernels." in page.text
+
+
 def test_it_says_who_waited_for_whom() -> None:
     page = page_of(*(rank(1e6, 1, Collective("AllReduce", "0", 0, ns)) for ns in (5e6, 1e6, 3e6)))
-    assert "All ranks call the same ops, each as often." in page.text
+    assert "All ranks call the same ops, equally often." in page.text
     assert row(page, "waits", "rank 0") == ["rank 0", "5 ms", "4 ms", "", "4 ms", "0 ns", "0 of 1", "0 ns", ""]
     assert row(page, "waits", "rank 1") == ["rank 1", "1 ms", "0 ns", "0 ns", "", "0 ns", "1 of 1", "6 ms", ""]
 

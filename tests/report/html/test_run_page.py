@@ -31,11 +31,11 @@ def test_many_failures_of_one_op_are_one_row_first() -> None:
     assert page.text.startswith("7 of 9 tests exceed their budget or baseline")
     assert "▲ 7 more calls ▼ 1 improved 1 ok" in page.text
     head, cast, add = page.tables["changes"]
-    assert head[:4] == ["op", "became", "tests", "calls"]
+    assert head[:4] == ["op", "change", "tests", "calls"]
     assert cast[:4] == ["Cast", "▲ more calls", "7", "+14"]
     assert cast[-1] == "test_step[0], test_step[1], test_step[2] and 4 more"
     assert add[:4] == ["Add", "▼ fewer calls", "1", "-7"]
-    assert page.text.index("What changed, by op") < page.text.index("Tests the worst first")
+    assert page.text.index("Changes by op") < page.text.index("Tests the worst first")
 
 
 def test_the_line_that_asks_for_more_in_most_tests_stands_beside_the_op() -> None:
@@ -69,9 +69,28 @@ def test_a_test_opens_to_findings_ops_lines_limits_and_the_command() -> None:
     assert row(page, "limits", "device time")[2:4] == ["5 us", "1 s"]
     assert row(page, "limits", "only")[2:4] == ["kept", "Cast, Add"]
     assert "3 calls from model.py:40 in forward f4->f8 x.astype(f8) @ w" in page.text
-    assert (
-        "If this is meant: raise the limit in its op_budget mark then pytest t.py::test_a --opprof-update" in page.text
-    )
+    accept = "To accept this change: raise the limit in its op_budget mark then pytest t.py::test_a --opprof-update"
+    # The finding, the line and the command stand before the table.
+    order = ["Cast: 3 calls (budget", "Where Cast comes from 3 calls from model.py:40", accept, "Whole body 1 round"]
+    assert [page.text.index(each) for each in order] == sorted(page.text.index(each) for each in order)
+
+
+def test_a_page_says_what_the_terminal_says_of_a_finding() -> None:
+    test = record_of("t.py::test_a", *CAST)
+    lost = {
+        "looked": "not confirmed in a fresh process: the run has spent 60 s",
+        "sites_lost": "the backend tells no lines",
+        "base_sites_lost": "the base could not be measured",
+        "trace_lacks": "work of a GPU",
+    }
+    test.windows = [structs.replace(window, **lost) for window in test.windows]
+    text = page_of(test).text
+    assert "(not confirmed in a fresh process: the run has spent 60 s)" in text
+    assert "? source lines for Cast are not known: the backend tells no lines" in text
+    assert "? which of these lines are new is not known: the base could not be measured" in text
+    assert "? no trace: work of a GPU" in text
+    test.windows = [structs.replace(window, trace="t.json") for window in test.windows]
+    assert "Timeline: opprof open t.json (not in it: work of a GPU)" in page_of(test).text
 
 
 def test_lines_that_ask_for_more_come_first() -> None:
@@ -114,7 +133,7 @@ def test_nothing_else_is_told_to_be_wrong() -> None:
 def test_what_failed_by_itself_is_named_apart() -> None:
     broken = record_of("t.py::a", None, {"Add": 1})
     broken.outcome = "failed"
-    assert "Not for what they spend fails a : the log says why." in page_of(broken).text
+    assert "1 test failed for other reasons, see the log: a ." in page_of(broken).text
 
 
 def test_names_are_text_whatever_they_hold() -> None:

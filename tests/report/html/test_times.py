@@ -31,7 +31,7 @@ def test_the_time_of_each_step_adds_up_and_idle_time_has_its_causes() -> None:
     page = page_of(two_steps(), "1", "2")
     assert page.tables["breakdown"][0][3:] == [
         *("computing", "communication", "copying", "idle"),
-        *("idle: not asked", "idle: not begun", "idle: not explained", "overlapped"),
+        *("idle: host had launched nothing", "idle: launched, not started", "idle: unknown", "overlapped"),
     ]
     assert [cells[0] for cells in page.tables["breakdown"][1:]] == ["all", "1", "2"]
     cells = row(page, "breakdown", "1")[1:]
@@ -45,6 +45,18 @@ def test_ranges_have_their_ops_and_what_the_device_did() -> None:
         *("forward", "2", "80 ns", "", "1", "20 ns"),
         *("40 ns", "70 ns"),
     ]
+
+
+def test_ranges_and_the_ops_in_them_are_a_tree_that_opens() -> None:
+    page = page_of(two_steps(), "1", "2")
+    tree = page.text.partition("Device time by range and op work belongs to the range and op that launched it; ")[2]
+    assert tree.startswith("40 ns together 40 ns 100% forward 2 calls 40 ns 100% aten::conv2d 1 call")
+    small = [(HOST, f"r{n}", Kind.RANGE, 10 * n, 5) for n in range(130)]
+    page = page_of(timeline(*small, (HOST, "large", Kind.RANGE, 5000, 9000)))
+    assert "Host time by range and op ranges and the ops in them, as long as they ran; 9.65 us together" in page.text
+    assert "9 us 93.3% large 1 call" in page.text
+    assert "and 130 smaller, 650 ns together" in page.text
+    assert "by range and op" not in page_of(timeline((HOST, "aten::add", Kind.OP, 0, 10))).text
 
 
 def test_only_the_steps_that_were_chosen_are_drawn_and_counted() -> None:

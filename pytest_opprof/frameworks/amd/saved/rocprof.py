@@ -44,15 +44,15 @@ _CALLS = frozenset(["domain", "function", "start timestamp", "end timestamp"])
 _STATS = frozenset(["name", "calls", "totaldurationns", "minns", "maxns"])
 _NAME = {"kernel": "kernel name", "copy": "direction", "call": "function"}
 _CALL = re.compile(r"hip[A-Z]\w*")
+# Names that are no kernels: calls of HSA and of HIP's compiler, and the domains of ``domain_stats.csv``.
 _NO_KERNEL = re.compile(r"hsa_\w+|__hip\w+|[A-Z]+_[A-Z_]+")
-"""Names that are no kernels: calls of HSA and of HIP's compiler, and the domains of ``domain_stats.csv``."""
 _JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 _STATS_NAME = re.compile(r"_stats(\.csv(?:\.gz)?)$")
 Row = tuple[Kind, str, str, Taken]
 
 
 def recognises(place: Place) -> bool:
-    """Tell by the columns of a table, or by the first key of the JSON."""
+    """Return True if the columns of a table, or the first key of the JSON, match."""
     if _JSON.match(place.head):
         return True
     columns = tables.columns(tables.head(place), {}).keys()
@@ -61,7 +61,7 @@ def recognises(place: Place) -> bool:
 
 
 def repeats(place: Place) -> bool:
-    """Tell whether this is a table of sums, and the table of the single rows lies beside it."""
+    """Return True for a table of sums beside the table of the single rows."""
     name = place.path.name
     return bool(_STATS_NAME.search(name)) and (place.path.parent / _STATS_NAME.sub(r"_trace\1", name)).exists()
 
@@ -119,7 +119,7 @@ def _stats(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Iter
 
 
 def _at(agent: object, queue: object) -> str:
-    """Return where a kernel ran. An agent is a number in tables of ROCm 6.2, ``Agent 2`` in later ones."""
+    """Return the place of a kernel. An agent is a number in tables of ROCm 6.2, ``Agent 2`` in later ones."""
     return f"{agent if str(agent).startswith(('Agent', 'GPU', 'CPU')) else f'Agent {agent}'} queue {queue}"
 
 

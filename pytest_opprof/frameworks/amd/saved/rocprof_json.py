@@ -1,4 +1,4 @@
-"""The fields of rocprofv3's JSON that are read, as msgspec types. Imported only when such a file is read."""
+"""The fields of rocprofv3's JSON, as msgspec types. Imported only when such a file is read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Strings(Struct, gc=False, frozen=True):
 
 
 class Dispatch(Struct, gc=False, frozen=True):
-    """Which kernel ran where."""
+    """The kernel of a dispatch, and its agent and queue."""
 
     agent_id: Handle = Handle()
     queue_id: Handle = Handle()
@@ -85,7 +85,7 @@ class _Document(Struct, gc=False, rename={"tools": "rocprofiler-sdk-tool"}):
 
 
 def decode(place: Place, most: int) -> tuple[Tool, ...]:
-    """Return what each process recorded. Raises TraceError."""
+    """Return the recording of each process. Raises TraceError."""
     content = place.read(most)
     try:
         try:

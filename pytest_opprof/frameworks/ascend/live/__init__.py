@@ -1,1 +1,1 @@
-"""Ascend: kernels of torch_npu, MindSpore and ACL as MSPTI records them. No NPU has seen it yet."""
+"""Ascend: kernels of torch_npu, MindSpore and ACL, recorded by MSPTI. Not tested on an NPU yet."""

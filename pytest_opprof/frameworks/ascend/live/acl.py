@@ -1,7 +1,7 @@
-"""Ascend's runtime (libascendcl) by ctypes: which NPU there is, waiting for it, and the fence.
+"""Ascend's runtime (libascendcl) by ctypes: find the NPU, wait for it, and launch the fence.
 
-The fence is one small kernel on a stream of our own. Its record tells where in the order of all records it was
-launched: what was launched before it has come before it, or was lost.
+The fence is one small kernel on a stream of our own. Its record marks its launch in the order of all records: earlier
+launches have come before it, or were lost.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 from ....errors import BackendError
 from . import libraries
 
+# It is one kernel, ``OnesLike``, in each of 20 calls of public recordings; setting zeros may be no kernel.
 _FENCE = "aclnnInplaceOne"
-"""It is one kernel, ``OnesLike``, in each of 20 calls of public recordings; setting zeros may be no kernel."""
 _FLOAT, _ND = 0, 2
 _CANN = 0
 _BYTES = 32
 _STREAMS = 2048
+# The size of ``aclCANNPackageVersion``, which begins with the whole version.
 _VERSION_BYTES = 512
-"""The size of ``aclCANNPackageVersion``, which begins with the whole version."""
+# The Atlas training series before A2. An A2 is an ``Ascend910B1`` to ``B4``; plain ``Ascend910B`` is old.
 _WITHOUT = frozenset(["Ascend910", "Ascend910A", "Ascend910B", "Ascend910ProA", "Ascend910ProB", "Ascend910PremiumA"])
-"""The Atlas training series, of before A2. An A2 is an ``Ascend910B1`` to ``B4``; just ``Ascend910B`` is old."""
 
 
 def without_mspti(soc: str) -> bool:
-    """Tell whether CANN has no MSPTI for an NPU of this name.
+    """Return True if CANN has no MSPTI for an NPU of this name.
 
     >>> without_mspti("Ascend910B"), without_mspti("Ascend910B2"), without_mspti("Ascend310P3")
     (True, False, True)
@@ -36,14 +36,14 @@ def without_mspti(soc: str) -> bool:
 
 
 class Acl:
-    """The part of libascendcl that is needed; *library* has its functions."""
+    """The used part of libascendcl; *library* has its functions."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
         library.aclrtGetSocName.restype = ctypes.c_char_p
 
     def problem(self) -> str | None:
-        """Say why no NPU can be recorded here, or return None if one can."""
+        """Return why no NPU can be recorded here, or None if one can."""
         number = ctypes.c_uint32()
         if status := self._library.aclrtGetDeviceCount(ctypes.byref(number)):
             return f"CANN reports error {status} from aclrtGetDeviceCount; check npu-smi info"
@@ -58,11 +58,11 @@ class Acl:
         return None
 
     def soc(self) -> str:
-        """Return the model of the NPU: ``Ascend910B2``; empty if CANN does not tell."""
+        """Return the model of the NPU: ``Ascend910B2``; empty if CANN does not report it."""
         return (self._library.aclrtGetSocName() or b"").decode("ascii", "replace")
 
     def version(self) -> str:
-        """Return the version of CANN; empty if it does not tell."""
+        """Return the version of CANN; empty if CANN does not report it."""
         text = ctypes.create_string_buffer(_VERSION_BYTES)
         if not hasattr(self._library, "aclsysGetCANNVersion") or self._library.aclsysGetCANNVersion(_CANN, text):
             return ""
@@ -91,7 +91,7 @@ class Acl:
                 self.call("aclrtSetCurrentContext", before)
 
     def synchronize(self) -> None:
-        """Wait until the NPU of this thread has done its work. Raises BackendError if a kernel failed."""
+        """Wait until the NPU of this thread is done. Raises BackendError if a kernel failed."""
         self.call("aclrtSynchronizeDevice")
 
     def call(self, function: str, *arguments: object) -> None:
@@ -101,13 +101,13 @@ class Acl:
 
 
 class Fence:
-    """The kernel that is launched to tell what came before it, and its stream, both on one NPU.
+    """The fence kernel, which marks a point in the order of records, and its stream, both on one NPU.
 
-    There are two streams, to take turns: where a window broke off, records of its fences may still come.
+    Two streams take turns, because records of a broken-off window's fences may still arrive.
     """
 
     def __init__(self, acl: Acl, device: int) -> None:
-        """Raises BackendError if the kernel or the stream cannot be had."""
+        """Raises BackendError if the kernel or the stream cannot be created."""
         self._acl = acl
         self.device = device
         ops, base = libraries.of_function(_FENCE), libraries.opened("libnnopbase.so")
@@ -144,7 +144,7 @@ class Fence:
         return stream, number.value
 
     def numbers(self) -> tuple[int, ...]:
-        """Return what the stream may be called in records: MSPTI takes the lower 11 bits where it needs no more."""
+        """Return the possible numbers of the stream in records: MSPTI takes the lower 11 bits if it needs no more."""
         return self.stream, self.stream % _STREAMS
 
     def switch(self) -> None:

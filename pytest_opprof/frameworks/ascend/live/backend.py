@@ -1,7 +1,7 @@
-"""Ascend: what this process runs on an NPU, by torch_npu, MindSpore, Triton or ACL, as MSPTI records it.
+"""The backend for Ascend: the work of this process on an NPU, by torch_npu, MindSpore, Triton or ACL, through MSPTI.
 
-Written after MSPTI's source (26.0.0), run with the library made of it over a made-up driver, and on stand-ins. No NPU
-has seen it yet.
+Written after MSPTI's source (26.0.0), tested with the library built from it over a made-up driver, and on stand-ins.
+Not tested on an NPU yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_COPIES = (
 
 
 class AscendBackend(Backend):
-    """Collects kernels of one NPU and all threads of this process, and copies and sets where libmspti is preloaded.
+    """Collects kernels of one NPU and all threads of this process; copies and sets if libmspti is preloaded.
 
     It does not override `settle`: the NPU times its work itself. A mark waits, as frameworks launch from threads of
     their own.
@@ -47,18 +47,18 @@ class AscendBackend(Backend):
         self._said_no_copies = False
 
     def unavailable(self) -> str | None:
-        """Say what is missing, or which profiler is in the way; return None if it can run here."""
+        """Return the missing part, or the conflicting profiler; None if the backend can run here."""
         return self._device_problem() or users.profiler() or self._library_problem() or None
 
     def in_use(self) -> bool:
-        """Tell whether this process imported a user of NPUs, and has an NPU."""
-        # In this order: processes without these modules pay for the first check alone.
+        """Return True if this process imported a user of NPUs, and has an NPU."""
+        # In this order, so that processes without these modules pay only for the first check.
         return bool(users.imported()) and self._device_problem() is None
 
     def begin_test(self) -> None:
-        """Subscribe: before the program sets the NPU up, if it has not yet."""
+        """Subscribe before the program initialises the NPU, if possible."""
         if self.in_use() and not users.profiler():
-            with suppress(BackendError):  # what is wrong is said where a window opens
+            with suppress(BackendError):  # the window reports the error when it opens
                 self._subscribed()
 
     @contextmanager
@@ -101,7 +101,7 @@ class AscendBackend(Backend):
             log.busy_ns = events.busy_ns(recorded)
 
     def selfcheck_work(self) -> KnownWork | None:
-        """Return a product and a cast in torch_npu, or None if that is not installed."""
+        """Return a product and a cast in torch_npu, or None without torch_npu."""
         if not find_spec("torch_npu"):
             return None
         torch: Any = import_module("torch")
@@ -159,12 +159,12 @@ _BACKEND = AscendBackend()
 
 
 def backend() -> AscendBackend:
-    """Return the backend (the entry point calls this). There is one, as a process has one subscriber."""
+    """Return the backend (for the entry point). There is one, as a process has one subscriber."""
     return _BACKEND
 
 
 def problem() -> str | None:
-    """Say why no NPU can be recorded here, or return None if one can."""
+    """Return why no NPU can be recorded here, or None if one can."""
     return _BACKEND._device_problem()
 
 

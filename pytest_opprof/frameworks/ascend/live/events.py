@@ -1,4 +1,4 @@
-"""Records of MSPTI -> events of a log: kernels under what launched them, copies and sets.
+"""Convert records of MSPTI into a log: kernels inside their launches, copies and sets.
 
 A kernel, a copy or a set is an op. It belongs to the interval in which it was launched, however late it runs.
 """
@@ -19,20 +19,22 @@ from .mspti import Mspti
 from .mspti_records import KERNEL, MEMCPY, MEMSET, NODE_API, Table
 from .session import Recorded
 
+# MSPTI's numbers. 5 is a copy whose direction the runtime finds out.
 COPIES = {1: "MemcpyHtoH", 2: "MemcpyHtoD", 3: "MemcpyDtoH", 4: "MemcpyDtoD"}
-"""MSPTI's numbers. 5 is a copy that finds out by itself."""
+# Ops that are not recorded unless libmspti is preloaded.
 UNSEEN = ("MemcpyHtoD", "MemcpyDtoH", "MemcpyDtoD", "MemcpyHtoH", "Memcpy", "Memset")
-"""What is not recorded where libmspti is not preloaded."""
 _NO_STREAM = 2**32 - 1
 
 
 def is_known(name: str, names_launches: bool) -> bool:
-    """Tell whether a log may have the *name*, where launches have names or not: in a budget any other is a mistake."""
+    """Return True if a log may have the *name*, given whether launches have names; in a budget any other is a
+    mistake.
+    """
     return (names_launches and name.startswith("aclnn")) or name in UNSEEN
 
 
 def fill(log: EventLog, recorded: Recorded, mspti: Mspti, moments: bool = False) -> None:
-    """Append to *log* what was launched in the window; *moments*: also say when kernels ran.
+    """Append the launches of the window to *log*; *moments*: also record when kernels ran.
 
     Raises BackendError for a kernel without its times.
     """
@@ -66,7 +68,7 @@ def fill(log: EventLog, recorded: Recorded, mspti: Mspti, moments: bool = False)
 
 
 def busy_ns(recorded: Recorded) -> dict[int, int]:
-    """Return for each interval how long the NPU was busy with kernels, those that overlap counted once."""
+    """Return the busy time of the NPU for each interval; overlapping kernels count once."""
     work, interval = recorded.records[KERNEL], _intervals(recorded)
     order = np.argsort(work["start"], kind="stable")
     start, end, interval = work["start"][order].astype(np.int64), work["end"][order].astype(np.int64), interval[order]
@@ -87,10 +89,10 @@ def check_alone(recorded: Recorded) -> None:
 
 
 def _intervals(recorded: Recorded) -> NDArray[np.int64]:
-    """Return the interval in which each kernel was launched; -1 where that is after the window.
+    """Return the interval of each kernel's launch; -1 after the window.
 
-    The kernels of a graph have the numbers of its capture in each replay. Numbers from before the window, or of several
-    kernels, are told by when these ran: fences wait for what was before them, and what comes after waits for them.
+    The kernels of a graph have the numbers of its capture in each replay. Numbers from before the window, or shared by
+    several kernels, are assigned by run time: a fence waits for the work before it, and later work waits for the fence.
     """
     work = recorded.records[KERNEL]
     number = work["correlation"]
@@ -105,10 +107,10 @@ def _intervals(recorded: Recorded) -> NDArray[np.int64]:
 def _launches(
     log: EventLog, recorded: Recorded, work: Table, interval: NDArray[np.int64], mspti: Mspti
 ) -> NDArray[np.int64]:
-    """Append what launched the kernels, where that is known; return the event around each kernel.
+    """Append the known launches of the kernels; return the event around each kernel.
 
-    A launch has the number of its last kernel. A later call in the same thread that launches nothing has it as well,
-    so the first one is it.
+    A launch has the number of its last kernel. A later call in the same thread that launches nothing has it as well, so
+    the first one counts.
     """
     nodes = recorded.records[NODE_API]
     numbers, first = np.unique(nodes["correlation"], return_index=True)
@@ -126,7 +128,7 @@ def _launches(
 
 
 def _moves(log: EventLog, recorded: Recorded) -> NDArray[np.int32]:
-    """Append copies and sets; return their places. MSPTI knows how long the host's call took, not how long they did."""
+    """Append copies and sets; return their places. MSPTI knows the time of the host's call, not their own."""
     found = []
     for kind in (MEMCPY, MEMSET):
         table = recorded.records[kind]

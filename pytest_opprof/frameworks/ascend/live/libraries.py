@@ -1,4 +1,4 @@
-"""Finding and opening CANN's libraries in the order that they bear."""
+"""Find and open CANN's libraries in the required order."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 from ....errors import BackendError
 
+# CANN's set_env.sh sets it.
 HOME = "ASCEND_HOME_PATH"
-"""CANN's set_env.sh sets it."""
 _SOURCE = "source set_env.sh of CANN (/usr/local/Ascend/ascend-toolkit/set_env.sh)"
+# The libraries that libmspti opens. Without libascendalog or libprofapi 26.0.0 aborts the process while it loads; the
+# needs of other versions are unknown.
 KIN = ("libascendcl.so", "libhccl.so", "libascendalog.so", "libascend_hal.so", "libprofapi.so")
-"""What libmspti opens. Without libascendalog or libprofapi 26.0.0 aborts the process while it is loaded; what other
-versions need for that is not known."""
+# The libraries with ``aclnn`` functions: several from CANN 8.5 on.
 _OPS = ("libopapi.so", "libopapi_math.so")
-"""Where ``aclnn`` functions are: from CANN 8.5 on in several libraries."""
 
 
 def found(name: str, environ: Mapping[str, str]) -> str:
-    """Return the path of a library in CANN, or its name: then the loader searches for it. As libmspti does."""
+    """Return the path of a library in CANN, or its name, for which the loader searches; libmspti does the same."""
     path = Path(environ.get(HOME, ""), "lib64", name)
     return str(path) if environ.get(HOME) and path.is_file() else name
 
@@ -52,9 +52,9 @@ def of_function(function: str) -> Any:
 
 @cache
 def mspti() -> Any:
-    """Return libmspti. Raises BackendError if it, or what it needs, cannot be loaded.
+    """Return libmspti. Raises BackendError if it, or a library that it needs, cannot be loaded.
 
-    It is opened for all (RTLD_GLOBAL), as LD_PRELOAD does: CANN looks for its functions.
+    It is opened with RTLD_GLOBAL, like LD_PRELOAD, because CANN looks for its functions.
     """
     for name in KIN:
         opened(name)
@@ -78,5 +78,5 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_preloaded(environ: Mapping[str, str]) -> bool:
-    """Tell whether this process was started with libmspti in LD_PRELOAD, in which MSPTI looks for copies."""
+    """Return True if this process was started with libmspti in LD_PRELOAD, which MSPTI needs to record copies."""
     return "libmspti.so" in environ.get("LD_PRELOAD", "")

@@ -1,13 +1,13 @@
-"""MSPTI's activity records by ctypes: which kernels an NPU ran, and which copies the host asked for.
+"""MSPTI's activity records by ctypes: the kernels that an NPU ran, and the copies that the host requested.
 
 MSPTI serves one subscriber a process. It is subscribed once, when the first measured test begins, and stays so:
-unsubscribing takes up to 1.1 s, and loses what the driver has not delivered yet. Between windows what it records is
-thrown away.
+unsubscribing takes up to 1.1 s, and loses records that the driver has not delivered yet. Between windows records are
+discarded.
 
 MSPTI calls back while it holds a lock of its own that every record needs, and a callback in Python needs the GIL.
-Kernels are recorded in threads of MSPTI's, launches in the threads that launch. So a program that launches without
-releasing the GIL may hang where a thread of MSPTI's asks for a buffer meanwhile. PyTorch releases it. Buffers are
-large, and the fence at the begin of a window takes the first one, so that there is seldom anything to ask for.
+Kernels are recorded in threads of MSPTI, launches in the threads that launch. A program that launches without releasing
+the GIL may therefore hang while a thread of MSPTI asks for a buffer. PyTorch releases it. Buffers are large, and the
+fence at the begin of a window takes the first one, so requests are rare.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from ....errors import BackendError
 from .mspti_records import KERNEL, MEMCPY, MEMSET, NODE_API
 
+# About 300,000 kernels with their launches; MSPTI hands a buffer over when 80 % of it are used, and wants 2 MiB or
+# more. Pages that are not written take no memory.
 BUFFER_BYTES = 32 * 2**20
-"""About 300,000 kernels with their launches; MSPTI hands a buffer over when 80 % of it are used, and wants 2 MiB or
-more. Pages that are not written take no memory."""
+# 2 GiB in one window. Records beyond that are dropped, which is an error.
 MOST_BUFFERS = 64
-"""2 GiB in one window. Records beyond that are dropped, which is an error."""
+# The number of buffers kept for reuse.
 _READY = 2
-"""How many are kept to be used again."""
 _ALIGNED = 8
 _INVALID_PARAMETER, _WITHOUT_PRELOAD = 1, 6
 _MEANINGS = {
@@ -47,7 +47,7 @@ class Mspti:
     """The loaded libmspti, subscribed; *library* has its functions."""
 
     def __init__(self, library: Any, others: str = "") -> None:
-        """Subscribe and enable. Raises BackendError if another subscriber is there; *others* says who it may be."""
+        """Subscribe and enable. Raises BackendError if another subscriber is there; *others* names suspects."""
         self._library = library
         self._process = os.getpid()
         self._lent: dict[int, Any] = {}
@@ -55,7 +55,7 @@ class Mspti:
         self._filled: list[bytes] = []
         self._names: dict[int, str] = {}
         self.keeps = False
-        """Whether a window is open: else what is recorded is thrown away."""
+        """Whether a window is open; otherwise records are discarded."""
         self.overflowed = False
         """Whether there were more records than buffers."""
         # MSPTI keeps these pointers until the process ends, so they must not be freed.
@@ -65,9 +65,9 @@ class Mspti:
         self._call("msptiActivityRegisterCallbacks", *self._callbacks)
         self._call("msptiActivityEnable", KERNEL)
         self.names_launches = self._enabled(NODE_API, _INVALID_PARAMETER)
-        """Whether it records what launched a kernel: from 26.0 on, which is CANN 9."""
+        """Whether it records the launch of a kernel: from 26.0 on, which is CANN 9."""
         self.sees_copies = self._enabled(MEMCPY, _WITHOUT_PRELOAD) and self._enabled(MEMSET, _WITHOUT_PRELOAD)
-        """Whether it records copies and sets: only where libmspti is in LD_PRELOAD."""
+        """Whether it records copies and sets, which requires libmspti in LD_PRELOAD."""
 
     def _enabled(self, kind: int, refusal: int) -> bool:
         """Enable a kind of records; return False if the answer is *refusal*."""
@@ -77,7 +77,7 @@ class Mspti:
         return True
 
     def flush(self) -> None:
-        """Let MSPTI hand over what the driver has delivered, which may be less than what has run."""
+        """Make MSPTI hand over the delivered records, which may be fewer than have run."""
         if os.getpid() != self._process:
             raise BackendError(
                 "this process was forked from one that uses an NPU, which does not survive a fork. Do not fork:"
@@ -86,9 +86,9 @@ class Mspti:
         self._call("msptiActivityFlushAll", 1)
 
     def taken(self) -> list[bytes]:
-        """Return what was handed over since the last call of this."""
+        """Return the buffers handed over since the last call."""
         found = []
-        while self._filled:  # a thread of MSPTI's may append
+        while self._filled:  # a thread of MSPTI may append
             found.append(self._filled.pop(0))
         return found
 
@@ -99,7 +99,7 @@ class Mspti:
             self._names[address] = text or "(no name)"
         return self._names[address]
 
-    # The callbacks run inside a launch or in a thread of MSPTI's, which holds a lock: they must not call CANN or raise.
+    # The callbacks run inside a launch or in a thread of MSPTI, which holds a lock: they must not call CANN or raise.
 
     def _requested(self, buffer: Any, size: Any, most_records: Any) -> None:
         memory = self._memory()
@@ -111,7 +111,7 @@ class Mspti:
         buffer[0], size[0], most_records[0] = address, BUFFER_BYTES, 0
 
     def _memory(self) -> Any:
-        """Return a buffer; None if there are `MOST_BUFFERS`, or no memory is left: then MSPTI drops records."""
+        """Return a buffer; None beyond `MOST_BUFFERS` or without memory, so that MSPTI drops records."""
         try:
             if len(self._lent) + sum(map(len, self._filled)) // BUFFER_BYTES < MOST_BUFFERS:
                 return self._ready.pop() if self._ready else (ctypes.c_char * (BUFFER_BYTES + _ALIGNED))()

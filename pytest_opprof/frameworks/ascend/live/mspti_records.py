@@ -1,9 +1,9 @@
-"""MSPTI's activity buffers -> columns. Neither CANN nor a driver is needed for that.
+"""Decode MSPTI's activity buffers into columns. This needs neither CANN nor a driver.
 
 A buffer holds records of several kinds one after the other, without gaps; each begins with the number of its kind. They
-are packed: what follows the kind is at byte 4. Sizes and offsets are those that a compiler gives the structs of
-``mspti_activity.h``, MSPTI 26.0.0. ``msptiActivityGetNextRecord`` is not used: it ignores the record that it is given,
-and keeps its place in the thread.
+are packed: the next field is at byte 4. Sizes and offsets are a compiler's for the structs of ``mspti_activity.h``,
+MSPTI 26.0.0. ``msptiActivityGetNextRecord`` is not used: it ignores the given record, and keeps its place in the
+thread.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ....errors import BackendError
 Table: TypeAlias = Mapping[str, NDArray[Any]]
 
 KERNEL, MEMSET, MEMCPY, NODE_API = 2, 6, 7, 11
+# The bytes of a record, by kind.
 SIZES: Mapping[int, int] = {
     1: 56,  # MARKER
     KERNEL: 56,
@@ -34,7 +35,6 @@ SIZES: Mapping[int, int] = {
     NODE_API: 48,
     12: 48,  # RUNTIME_API
 }
-"""The bytes of a record, by kind."""
 _MOVE = {
     "bytes": ("<u8", 8),
     "start": ("<u8", 16),
@@ -43,6 +43,8 @@ _MOVE = {
     "stream": ("<u4", 36),
     "correlation": ("<u8", 40),
 }
+# The type and offset of each used field, by kind. Times are ns, a name is the address of a text. A kernel has the
+# device's times, a copy or a set the host call's.
 FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
     KERNEL: {
         "start": ("<u8", 4),
@@ -57,8 +59,6 @@ FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
     MEMSET: _MOVE,
     NODE_API: {"correlation": ("<u8", 28), "name": ("<u8", 36)},
 }
-"""The type and offset of each field that is read, by kind. Times are ns, a name is the address of a text. A kernel has
-the device's times, a copy or a set those of the host's call."""
 _DTYPES = {
     kind: np.dtype(
         {
@@ -76,7 +76,7 @@ _KIND = struct.Struct("<i")
 def decode(buffers: Iterable[bytes]) -> dict[int, Table]:
     """Return the fields of all records in *buffers*, in their order, by kind.
 
-    Raises BackendError for what is no record of MSPTI's, as where its layout has changed.
+    Raises BackendError for anything but a record of MSPTI, as after a change of its layout.
     """
     found: dict[int, list[NDArray[Any]]] = {kind: [] for kind in FIELDS}
     for buffer in buffers:
@@ -90,7 +90,7 @@ def decode(buffers: Iterable[bytes]) -> dict[int, Table]:
 
 
 def _offsets(buffer: bytes) -> dict[int, list[int]]:
-    """Return where records begin, by kind."""
+    """Return the offsets of the records, by kind."""
     found: dict[int, list[int]] = {}
     at, end = 0, len(buffer)
     while at < end:

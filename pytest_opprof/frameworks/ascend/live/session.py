@@ -1,10 +1,10 @@
-"""One window: fences around it and at its marks, and all records in between, or an error.
+"""Record one window: fences around it and at its marks, and all records in between, or an error.
 
-``msptiActivityFlushAll`` hands over only what the driver has delivered; the rest comes later (20 ms are asked for). So
-nothing but a record shows that others are there: the records of an NPU come in the order in which it ran them. A fence
-is launched before and after the window, and MSPTI is flushed until its record is there. A fence at each mark, whose
-record is waited for at the end, tells intervals: MSPTI numbers launches one by one over all threads, so what was
-launched in an interval has a number between those of two fences. No clocks are compared.
+``msptiActivityFlushAll`` hands over only records that the driver has delivered; the rest comes later (20 ms are
+requested). Completeness therefore shows only in a record: the records of an NPU come in the order in which it ran them.
+A fence is launched before and after the window, and MSPTI is flushed until its record is there. Fences at marks
+separate intervals: MSPTI numbers launches one by one over all threads, so a launch in an interval has a number between
+those of two fences. No clocks are compared.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .acl import Acl, Fence
 from .mspti import BUFFER_BYTES, MOST_BUFFERS, Mspti
 from .mspti_records import KERNEL, NODE_API, Table, decode
 
+# The longest wait for the record of a fence. A driver delivers every 20 ms, or when its buffer is full.
 PATIENCE_S = 10.0
-"""How long to wait for the record of a fence. A driver delivers every 20 ms, or when its buffer is full."""
 PAUSE_S = 0.002
+# The least number of flushes, because a process without CPU time has not really waited.
 _LEAST_FLUSHES = 10
-"""A process that was not let run in the meantime has not waited yet."""
 _TAKEN = (
     "Another profiler may have taken the records (msprof, torch_npu's or MindSpore's profiler), or libmspti was loaded"
     " after the NPU was set up: start pytest with LD_PRELOAD=$ASCEND_HOME_PATH/lib64/libmspti.so"
@@ -38,7 +38,7 @@ _LOST = (
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded in a window, the fences left out."""
+    """The recording of a window, without the fences."""
 
     records: Mapping[int, Table]
     begin: int
@@ -60,17 +60,17 @@ class Session:
         self._marks = 0
         self._begin = 0
         self._device: int | None = None
-        """The number of the NPU in records: where ASCEND_RT_VISIBLE_DEVICES chooses NPUs, the program has others."""
+        """The number of the NPU in records; with ASCEND_RT_VISIBLE_DEVICES the program's number differs."""
         self._owes = False
-        """Whether fences were launched whose records have not come."""
+        """Whether records of launched fences are still missing."""
 
     def open(self, settle: Callable[[], None]) -> None:
-        """Begin: what was asked for before is done, and its records are thrown away.
+        """Begin: wait for earlier work, and discard its records.
 
-        *settle* waits for what a framework has not given to the NPU yet. Raises BackendError if no record comes.
+        *settle* waits for work that a framework has not given to the NPU yet. Raises BackendError if no record comes.
         """
         self._wait(settle)
-        self._mspti.flush()  # what is there already is thrown away
+        self._mspti.flush()  # discards earlier records
         self._mspti.overflowed, self._mspti.keeps, self._owes = False, True, True
         try:
             self._fence.launch()
@@ -88,7 +88,7 @@ class Session:
         self._marks += 1
 
     def leave(self) -> None:
-        """Throw away what is recorded from now on, however the window ended."""
+        """Discard records from now on, however the window ended."""
         self._mspti.keeps = False
         self._mspti.taken()
         if self._owes:
@@ -136,7 +136,7 @@ class Session:
         return {name: column[self._is_fence(kernels)] for name, column in kernels.items()}
 
     def _drained(self, fences: int) -> Mapping[int, Table]:
-        """Return all records up to that of the last of so many fences."""
+        """Return all records up to that of the last of *fences* fences."""
         buffers: list[bytes] = []
         seen, flushes, deadline = 0, 0, time.monotonic() + PATIENCE_S
         while True:
@@ -161,8 +161,8 @@ class Session:
     def _check(self, records: Mapping[int, Table], fences: NDArray[np.uint64]) -> None:
         """Check that each number between the fences has a record, of one NPU. Raises BackendError if one is missing.
 
-        Where copies are recorded, calls of the runtime have numbers as well: only the fences tell there. After a lost
-        record MSPTI may give its number, and name, to another kernel 65,536 launches later.
+        If copies are recorded, calls of the runtime have numbers as well, so that only the fences can be checked. After
+        a lost record MSPTI may give its number, and name, to another kernel 65,536 launches later.
         """
         if others := sorted({*records[KERNEL]["device"].tolist()} - {self._device}):
             raise BackendError(

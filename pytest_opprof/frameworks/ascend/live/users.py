@@ -1,4 +1,4 @@
-"""Who uses the NPU in this process: torch_npu, MindSpore, ACL. None of them is imported here."""
+"""The users of the NPU in this process: torch_npu, MindSpore, ACL. None of them is imported here."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from ....errors import BackendError
 
+# A process that imported one of these may use an NPU.
 USERS = ("torch_npu", "mindspore", "acl")
-"""A process that imported one of these may use an NPU."""
+# If it is 1 when torch_npu is imported, each launch waits for its kernel, and nothing is queued.
 BLOCKING = "ASCEND_LAUNCH_BLOCKING"
-"""If it is 1 when torch_npu is imported, each launch waits for its kernel, and nothing is queued."""
+# Variables that msprof sets in the process that it records.
 _MSPROF = ("PROFILER_SAMPLECONFIG", "PROFILING_MODE")
-"""Variables that msprof sets in the process that it records."""
 
 
 def imported() -> list[str]:
-    """Return those that this process imported; MindSpore only where it runs on an NPU."""
+    """Return the imported users of NPUs; MindSpore only if it runs on an NPU."""
     return [user for user in USERS if user in sys.modules and (user != "mindspore" or _mindspore_is_on_npu())]
 
 
@@ -29,7 +29,7 @@ def versions() -> list[tuple[str, str]]:
 
 
 def device() -> int | None:
-    """Return the NPU that a framework uses, after it has set it up; None where ACL knows."""
+    """Return the NPU of a framework, after the framework has initialised it; None if ACL knows it."""
     if "torch_npu" in imported():
         torch: Any = sys.modules["torch"]
         return int(torch.npu.current_device())
@@ -41,7 +41,7 @@ def device() -> int | None:
 
 
 def settle() -> None:
-    """Wait for what frameworks have not given to the NPU yet: they launch from threads of their own.
+    """Wait for work that frameworks have not given to the NPU yet: they launch from threads of their own.
 
     Raises BackendError if the program's own work fails meanwhile.
     """
@@ -56,7 +56,7 @@ def settle() -> None:
 
 
 def profiler() -> str:
-    """Name another profiler that records this process or NPU; empty where none is known to."""
+    """Return the name of another profiler that records this process or NPU; empty if none is known."""
     if variable := next((each for each in _MSPROF if os.environ.get(each)), ""):
         return f"msprof records this process ({variable} is set), and CANN serves one profiler. Run pytest without it"
     creator = getattr(sys.modules.get("torch_npu.profiler._profiler_path_creator"), "ProfPathCreator", None)
@@ -69,7 +69,7 @@ def profiler() -> str:
 
 
 def subscribers() -> str:
-    """Say who the subscriber of MSPTI may be that is there already."""
+    """Return suspects for the existing subscriber of MSPTI."""
     known = {
         "mspti": "a monitor of the mspti package",
         "triton": "Triton's or Inductor's autotuner",

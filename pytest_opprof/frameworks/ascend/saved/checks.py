@@ -1,11 +1,11 @@
-"""The other files of a folder of CANN: what they add to a profile, and whether they agree with it.
+"""Read the other files of a CANN folder: they complete a profile and are compared with it.
 
 ``Computing`` of step_trace_time (us) is the sum of the compute kernels of a step; op_statistic has their counts and
 times by (type, core). In all recordings at hand (one stream each) the counts are equal, and the times differ by less
 than 2e-6: CANN adds up exact times, the rows have times rounded to 0.001 us.
 
-Where these know of work that the profile lacks, the profile was cut: an error, as a limit on what is left of it would
-be kept. A profile that has more than they have is only remarked.
+If these have work that the profile lacks, the profile was cut: an error, because its rest would meet any limit. A
+profile with more work than these only gets a remark.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ...files.place import Place
 from . import tables
 from .ops import Read, exact
 
+# The files and columns of memory, the better one first: memory over time, memory at an operator's allocation.
 _MEMORY = {"memory_record*.csv*": "total allocated", "operator_memory*.csv*": "allocation total allocated"}
-"""The files and columns of memory, the better one first: memory over time, memory when an operator allocated."""
+# If Computing is larger by more than this share, rounding is no explanation.
 _ROUGHLY = 0.01
-"""Less than the sum of Computing by more than this share is no rounding."""
 _AT_ONCE = " (kernels that ran at the same time on several streams count once there)"
 
 
 def completed(saved: SavedProfile, output: Place, device: int | None, found: Read, partial: bool) -> SavedProfile:
-    """Complete a profile from the other files of its folder, and remark where they disagree with it.
+    """Complete a profile from the other files of its folder, and remark on disagreements.
 
-    Raises TraceError where they have work that it lacks, unless it is read in part.
+    Raises TraceError if they have work that it lacks, unless it is read in part.
     """
     times: dict[str, tuple[float, float]] = {}
     with _heard(found.remarks):
@@ -90,7 +90,7 @@ def _step_times(output: Place, device: int | None) -> dict[str, tuple[float, flo
 
 
 def _computing_differs(saved: SavedProfile, times: dict[str, tuple[float, float]]) -> list[tuple[str, bool]]:
-    """Return where the profile and step_trace_time differ, and whether the profile lacks work."""
+    """Return the differences between the profile and step_trace_time, and whether the profile lacks work."""
     ours: dict[str, tuple[int, float]] = dict.fromkeys(saved.steps, (0, 0.0))
     for record in saved.records:
         if not communicates(record):
@@ -111,7 +111,7 @@ def _computing_differs(saved: SavedProfile, times: dict[str, tuple[float, float]
 
 
 def _statistic_differs(saved: SavedProfile, output: Place, device: int | None) -> list[tuple[str, bool]]:
-    """Return where the profile and op_statistic differ, the largest difference first, and whether it lacks work."""
+    """Return the differences between the profile and op_statistic, the largest first, and whether it lacks work."""
     places = [file for file in output.files("op_statistic*.csv*") if tables.kind(file) == "statistic"]
     if not places or saved.inferred_types:
         return []
@@ -140,5 +140,5 @@ def _by_type(records: Iterable[SavedOp]) -> dict[tuple[str, str], tuple[int, flo
 
 
 def _differ(calls: int, ours: float, theirs: float) -> bool:
-    """Tell whether two sums over the same calls differ by more than the rounding of each row to 0.001 us."""
+    """Return True if two sums over the same calls differ by more than the rounding of each row to 0.001 us."""
     return abs(ours - theirs) > 0.0005 * (calls + 2) + 1e-9 * theirs

@@ -3,12 +3,12 @@
 ``COMPUTE_TASK_INFO`` (one row a compute task: name, op type, task type, shapes, dtypes, formats; all of them ids of
 ``STRING_IDS``) joins ``TASK`` (startNs, endNs, deviceId) by globalTaskId; ``COMMUNICATION_OP`` has its own times;
 ``STEP_TIME`` (id, startNs, endNs) gives the steps; ``NPU_INFO`` the chip; ``META_DATA`` versions; ``MEMORY_RECORD``
-bytes. ``CANN_API`` has the calls of the host by connectionId: a task whose connectionId is lower than all of these was
+bytes. ``CANN_API`` has the calls of the host by connectionId: a task with a lower connectionId than all of these was
 launched before the recording, and is in no step. Times are ns. ``analysis.db`` beside it has step_trace_time (us).
-Seen: schema 1.0.0 (January 2025).
+Tested: schema 1.0.0 (January 2025).
 
-Other tools add tables and columns of their own (MindStudio Insight does): columns are looked up by name. Recorded files
-are in WAL mode: opened as usual, even read-only, SQLite would leave ``-shm`` and ``-wal`` beside them (`sqlite`).
+Other tools add tables and columns of their own (MindStudio Insight does), so columns are looked up by name. Recorded
+files are in WAL mode: opened as usual, even read-only, SQLite would leave ``-shm`` and ``-wal`` beside them (`sqlite`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ...files.options import as_number
 from ...files.place import Place
 from .ops import Read, Times
 
+# The core of communication ops, as in the csv files of CANN 8.3 (HCCL before).
 _COMMUNICATION = "COMMUNICATION"
-"""The core of communication ops, as in the csv files of CANN 8.3 (HCCL before)."""
 _MOST_NS = 1e18
 _DESCRIBED = (
     *("name", "opType", "taskType"),
@@ -52,13 +52,13 @@ class Database:
 
     @property
     def framework(self) -> str:
-        """Who wrote it; "" means msprof itself."""
+        """The framework that wrote it; "" means msprof itself."""
         if "PYTORCH_API" in self._columns:
             return "torch_npu"
         return "mindspore" if "mindspore" in self.place.path.name else ""
 
     def has(self, table: str, *columns: str) -> bool:
-        """Tell whether there is such a table with these columns."""
+        """Return True if there is such a table with these columns."""
         return set(columns) <= self._columns.get(table, set())
 
     def devices(self) -> list[int]:
@@ -69,7 +69,7 @@ class Database:
         return sorted(device for (device,) in self._ask(query) if isinstance(device, int))
 
     def rank(self) -> int | None:
-        """Return the rank, where the export names exactly one."""
+        """Return the rank, if the export names exactly one."""
         if not self.has("RANK_DEVICE_MAP", "rankId"):
             return None
         found = self._ask("SELECT DISTINCT rankId FROM RANK_DEVICE_MAP LIMIT 2")
@@ -130,7 +130,7 @@ class Database:
         ]
 
     def _is_early(self, table: str, alias: str) -> str:
-        """Return the SQL that tells what was launched before the recording: connectionIds grow with time."""
+        """Return the SQL condition for a launch before the recording: connectionIds grow with time."""
         if not self.has(table, "connectionId") or not self.has("CANN_API", "connectionId"):
             return "0"
         begin = self._ask("SELECT min(connectionId) FROM CANN_API WHERE connectionId > 0")[0][0]
@@ -154,7 +154,7 @@ class Database:
         return {str(step): (own, wall) for step, own, wall in rows if isinstance(wall, int | float)}
 
     def chip(self) -> str:
-        """Return the chip's name; "" where it is not known."""
+        """Return the chip's name; "" if unknown."""
         found = self._ask("SELECT DISTINCT name FROM NPU_INFO LIMIT 2") if self.has("NPU_INFO", "name") else []
         return found[0][0] if len(found) == 1 and isinstance(found[0][0], str) else ""
 
@@ -163,7 +163,7 @@ class Database:
         return dict(self._ask("SELECT name, value FROM META_DATA")) if self.has("META_DATA", "name", "value") else {}
 
     def peak_memory(self) -> int | None:
-        """Return the most bytes that were allocated at once, or None."""
+        """Return the largest number of allocated bytes, or None."""
         for table, column in (("MEMORY_RECORD", "totalAllocated"), ("OP_MEMORY", "allocationTotalAllocated")):
             most = self._ask(f"SELECT MAX({column}) FROM {table}")[0][0] if self.has(table, column) else None
             if isinstance(most, int) and most > 0:
@@ -188,7 +188,7 @@ class Database:
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether a sqlite file is an export of CANN."""
+    """Return True if a sqlite file is an export of CANN."""
     try:
         with opened(place) as database:
             return database.is_profile
@@ -198,6 +198,6 @@ def recognises(place: Place) -> bool:
 
 @contextmanager
 def opened(place: Place) -> Iterator[Database]:
-    """Open an export. Any error is raised as TraceError, also while it is read."""
+    """Open an export. Raises TraceError for any error, also while it is read."""
     with sqlite.opened(place, "sqlite export of CANN") as connection:
         yield Database(place, connection)

@@ -1,8 +1,8 @@
-"""The ops of CANN's tables and databases: what a row says, calls that are alike added up, and their records.
+"""The ops of CANN's tables and databases: parse a row, add up equal calls, and make records.
 
 Tables and databases write the same: shapes as ``"32,3,224,224;64"`` (``;`` separates tensors, an empty part is a
-scalar), dtypes as ``FLOAT;DT_BF16``, formats as ``NCHW``, ``NC1HWC0`` or ``FORMAT_ND``, and ``N/A`` or nothing for what
-is not known.
+scalar), dtypes as ``FLOAT;DT_BF16``, formats as ``NCHW``, ``NC1HWC0`` or ``FORMAT_ND``, and ``N/A`` or nothing for
+unknown values.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ...files.tables import known
 from ..work import flops as flops_of
 from ..work import nbytes
 
+# Different ops in one profile, each 1 KiB.
 MOST_RECORDS = 1_000_000
-"""Different ops in one profile, each 1 KiB."""
 
+# Step, name, type, core; shapes, dtypes and formats of the inputs, then of the outputs; if lines are requested, the
+# call stack: the cells as written.
 Key = tuple[str, ...]
-"""Step, name, type, core; shapes, dtypes and formats of the inputs, then of the outputs; where lines are asked for, the
-call stack: the cells as written."""
 _FRAME = re.compile(r"\s*\"?(.*)\((\d{1,9})\): (.*?)\"?;?\s*$")
 AnyKey = TypeVar("AnyKey")
 UNTIMED = (nan, nan, nan)
@@ -39,20 +39,19 @@ UNTIMED = (nan, nan, nan)
 
 @dataclass
 class Read:
-    """What was read of one profile so far."""
+    """The content of one profile read so far."""
 
     place: Place
     framework: str
-    """Who wrote it: ``torch_npu``, ``mindspore``, or "" for msprof."""
+    """The framework that wrote it: ``torch_npu``, ``mindspore``, or "" for msprof."""
     file: str
     has_steps: bool = False
     sites: bool = False
-    """Whether lines are asked for."""
+    """Whether source lines are requested."""
     groups: dict[tuple[Key, bool, bool], list[float]] = field(default_factory=dict)
-    """For all calls that are alike: their number; ns, least and most of the device, then of the host; FLOPs; bytes.
+    """For all equal calls: their number; sum, minimum and maximum ns of the device, then of the host; FLOPs; bytes.
 
-    NaN is not known. The two flags of the key say whether the time on the device and that on the host are known.
-    """
+    NaN is unknown. The two flags of the key say whether the time on the device and that on the host are known."""
     untimed: Untimed = field(default_factory=lambda: Untimed(partial=False))
     chip: str = ""
     information: dict[str, object] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class Read:
         flops: float = nan,
         moved: float = nan,
     ) -> None:
-        """Add calls to their group; *device* and *host* are the sum, the least and the most of their times, in ns."""
+        """Add calls to their group; *device* and *host* are the sum, minimum and maximum of their times, in ns."""
         group = key, device[0] == device[0], host[0] == host[0]
         sums = self.groups.get(group)
         if sums is None:
@@ -82,7 +81,9 @@ class Read:
         sums[8] += moved
 
     def add_times(self, key: Key, values: array[float], ns: int, flops: float = nan, moved: float = nan) -> None:
-        """Add calls that took *values*, in units of *ns*; NaN is not known. Raises TraceError for what is no time."""
+        """Add calls with their times *values*, in units of *ns*; NaN is unknown. Raises TraceError for an invalid
+        time.
+        """
         if (total := sum(values)) != total:
             known = array("d", [value for value in values if value == value])
             self.add(key, len(values) - len(known), UNTIMED)
@@ -96,7 +97,7 @@ class Read:
         self.add(key, len(values), (fsum(values) * ns, least * ns, most * ns), flops=flops, moved=moved)
 
     def check(self, ops: int) -> None:
-        """Raise TraceError where a profile that has *ops* can take no more."""
+        """Raise TraceError if a profile that has *ops* can take no more."""
         if ops >= MOST_RECORDS:
             raise TraceError(f"{self.place}: holds more than {MOST_RECORDS} different ops; record fewer steps")
 
@@ -105,7 +106,7 @@ class Read:
         return known(cell) or (OUTSIDE if self.has_steps else "")
 
     def steps(self) -> dict[str, int]:
-        """Return the index of each step, in the order of the source; the last one is for what ran outside of all."""
+        """Return the index of each step, in the order of the source; the last one is for ops outside of all steps."""
         labels = dict.fromkeys(self.step_of(key[0]) for key, *_ in self.groups)
         return {label: index for index, label in enumerate(sorted(labels, key=OUTSIDE.__eq__))}
 
@@ -115,7 +116,7 @@ class Read:
         return [_record(key, steps[self.step_of(key[0])], sums) for (key, *_), sums in self.groups.items()]
 
     def guessed(self) -> int:
-        """Return how many calls have no op type."""
+        """Return the number of calls without an op type."""
         return int(sum(sums[0] for (key, *_), sums in self.groups.items() if not known(key[2])))
 
 
@@ -133,7 +134,7 @@ class Times(dict[AnyKey, "array[float]"]):
 
 
 def type_of(name: str) -> str:
-    """Guess the op type from the name of a kernel, by the way in which CANN and the frameworks make names.
+    """Guess the op type from the name of a kernel, by the naming rules of CANN and the frameworks.
 
     >>> type_of("aclnnInplaceRelu_Relu_Relu"), type_of("trans_TransData_7"), type_of("Default/net/Cast-op10")
     ('Relu', 'TransData', 'Cast')
@@ -160,7 +161,7 @@ def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
     in_formats, out_formats = _parts(input_formats), _parts(output_formats)
     type_ = kind or type_of(name)
     if in_shapes is not None and out_shapes is not None and core not in COMMUNICATION_PLACES:
-        # What the profiler measured is better.
+        # The profiler's own measurement is better.
         if moved != moved:
             known_bytes = nbytes((*in_shapes, *out_shapes), (*in_dtypes, *out_dtypes))
             moved = nan if known_bytes is None else known_bytes * calls
@@ -193,7 +194,7 @@ def _record(key: Key, step: int, sums: list[float]) -> SavedOp:
 
 @lru_cache(1 << 14)
 def _site(stack: str) -> CallSite | None:
-    """Return the line of a call stack, ``/a/nets.py(12): forward;`` and below it its caller; None without."""
+    """Return the line of a call stack, ``/a/nets.py(12): forward;`` and below it its caller; None without one."""
     frames = [Frame(match[1], match[3], int(match[2])) for line in stack.split(";\n") if (match := _FRAME.match(line))]
     return CallSite(recorded(frames)) if frames else None
 

@@ -2,22 +2,22 @@
 
 Folders: ``*_ascend_pt/ASCEND_PROFILER_OUTPUT`` (torch_npu), ``*_ascend_ms/ASCEND_PROFILER_OUTPUT`` (MindSpore),
 ``PROF_*/mindstudio_profiler_output`` (msprof), ``PROF_*/device_0/summary`` (msprof before CANN 8). One file of a folder
-is read (`tables`, `database`): the first that is there of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite
-export, ``task_time_*.csv`` and ``op_statistic.csv``. The others complete it and are compared with it (`checks`):
+is read (`tables`, `database`): the first existing one of ``kernel_details.csv``, ``op_summary_*.csv``, a sqlite export,
+``task_time_*.csv`` and ``op_statistic.csv``. The others complete it and are compared with it (`checks`):
 
 - ``step_trace_time.csv`` or ``analysis.db``: the wall time of each step, and ``Computing``, the sum of its kernels;
 - ``op_statistic.csv``: the same counts and times by (type, core);
-- ``memory_record.csv``, else ``operator_memory.csv``: the most bytes that were allocated;
+- ``memory_record.csv``, else ``operator_memory.csv``: the largest number of allocated bytes;
 - ``profiler_info_<rank>.json`` in the folder above: rank and versions.
 
-Where the user names a file, only that file is read. ``operator_details.csv`` and ``api_statistic.csv`` are read in no
+If the user names a file, only that file is read. ``operator_details.csv`` and ``api_statistic.csv`` are read in no
 other way: operators and the kernels that they launch are the same work, which would count twice.
 
 Times are us with three decimals. Level0, the default of the profilers, has no shapes, and ``N/A`` for op types: types
 are then guessed from names. Communication is in the records, with a place of its own (`communicates`).
 
-Seen: files of November 2023 to October 2026 (CANN 7 to 9; ``Block Dim`` became ``Block Num``) by torch_npu and msprof.
-No recording by MindSpore was at hand: its files are read as its source (2.10) writes them.
+Tested: files of November 2023 to October 2026 (CANN 7 to 9; ``Block Dim`` became ``Block Num``) by torch_npu and
+msprof. No recording by MindSpore was available: its files are read after its source (2.10).
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class _Sources:
     kind: str
     places: tuple[Place, ...]
     older: int = 0
-    """How many older exports of the same profile are not read."""
+    """The number of older, unread exports of the same profile."""
     broken: str = ""
-    """What is wrong with one of the files. No other file is read in its place, since it would hold less."""
+    """The error in one of the files. No other file is read in its place, since it would hold less."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it is a table or an export of CANN, or a folder of them."""
+    """Return True for a table or an export of CANN, or a folder of them."""
     return _sources(_output(place)) is not None
 
 
@@ -83,7 +83,7 @@ def ranks(place: Place) -> list[int | None]:
 
 
 def explains(place: Place) -> str:
-    """Tell what a table without ops is."""
+    """Return a description of a table without ops."""
     what = "" if place.is_folder else tables.without_ops(place)
     return (
         f"has {what}, but no ops: give the folder it is in, with its kernel_details.csv or op_summary" if what else ""
@@ -91,7 +91,7 @@ def explains(place: Place) -> str:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return what one profile holds. Raises TraceError."""
+    """Return the content of one profile. Raises TraceError."""
     output = _output(place)
     sources = _sources(output)
     if sources and sources.broken:
@@ -106,7 +106,7 @@ def read(place: Place, options: Options) -> SavedProfile:
         )
     misread: list[str] = []
     information = _information(output, misread)
-    # A rank is one process on one device: no need to search all rows for other devices.
+    # A rank is one process on one device, so rows of other devices need no search.
     device = None if "rank_id" in information else _device(sources, options)
     found = (_database if sources.kind == "database" else _tables)(sources, device, options)
     found.information.update(information)
@@ -117,13 +117,13 @@ def read(place: Place, options: Options) -> SavedProfile:
     trace = _trace(found)
     if output.is_folder:
         trace = checks.completed(trace, output, device, found, options.partial)
-    # Operators of the framework and calls of the API do not say which canonical ops the device ran.
+    # Operators of the framework and calls of the API do not tell the canonical ops of the device.
     untold = ("*",) if sources.kind in ("operators", "apis") else ()
     return replace(trace, remarks=(*found.remarks, *found.untimed.remarks()), untold=untold)
 
 
 def timeline(place: Place, options: Options) -> Timeline | None:
-    """Return when everything ran: of the timeline in the folder, else of its kernels; None where none tells."""
+    """Return the timeline in the folder, else that of its kernels; None without times."""
     from . import timeline as timelines
     from .spans import of_tables, of_timelines
 
@@ -144,7 +144,7 @@ def _output(place: Place) -> Place:
 
 
 def _sources(place: Place) -> _Sources | None:
-    """Return what to read. In a folder, names tell which files may be parts of an export, contents whether they are."""
+    """Return the files to read. In a folder, names select the candidates, contents decide."""
     if not place.is_folder:
         kind = _kind(place) if place.path.is_file() else ""
         return _Sources(kind, (place,)) if kind else None
@@ -182,7 +182,7 @@ def _broken_database(place: Place) -> str:
 
 
 def _is_of_cann(folder: Place) -> bool:
-    """Tell whether CANN made the folder, by its name or by other files in it."""
+    """Return True if CANN made the folder, by its name or by other files in it."""
     if folder.path.name in _OUTPUTS:
         return True
     return any(tables.kind(file) or tables.without_ops(file) for file in folder.files("*.csv"))
@@ -217,7 +217,7 @@ def _rank_in_database(sources: _Sources) -> int | None:
 
 
 def _device(sources: _Sources, options: Options) -> int | None:
-    """Return the device to read; None where there is only one. Raises TraceError where none of several is chosen."""
+    """Return the device to read; None if there is only one. Raises TraceError if none of several is chosen."""
     devices = _devices(sources)
     if len(devices) > 1 and options.rank not in devices:
         raise TraceError(f"{sources.places[0]}: holds devices {', '.join(map(str, devices))}; choose one with --rank")
@@ -244,7 +244,7 @@ def _tables(sources: _Sources, device: int | None, options: Options) -> Read:
 
 
 def _framework(kind: str, table: shared_tables.Table) -> str:
-    """Return who wrote a table; "" means msprof itself."""
+    """Return the framework that wrote a table; "" means msprof itself."""
     if table.place.path.absolute().parent.parent.name.endswith("_ascend_ms") or "Step ID" in table.header:
         return "mindspore"
     return "" if "Op Name" in table.header or kind in ("statistic", "apis", "tasks") else "torch_npu"

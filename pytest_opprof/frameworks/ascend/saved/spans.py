@@ -1,9 +1,9 @@
-"""When everything ran on Ascend: the timelines of CANN and torch_npu (`timeline` describes them), or the start times in
-a table of kernels.
+"""The timeline of Ascend: from the timelines of CANN and torch_npu (`timeline` describes them), or from the start times
+in a table of kernels.
 
 Of the process ``Ascend Hardware``: tasks of the cores compute; ``MEMCPY``, ``SDMA`` and ``PCIE_DMA`` copy, all others
 wait or signal. Of ``HCCL`` the ops on a thread with ``Communication`` in its name; its ``Plane N`` and ``Overlap
-Analysis`` repeat those. Events on the host (``cpu_op``, ``python_function``, CANN's calls) are in other processes.
+Analysis`` repeat these. Events on the host (``cpu_op``, ``python_function``, CANN's calls) are in other processes.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 _COPIES = re.compile(r"(?i:memcpy|sdma|pcie_dma|memset)")
 _HOST_KINDS = {"cpu_op": Kind.OP, "user_annotation": Kind.RANGE}
 _ITERATION = re.compile(r"Iteration (\d+)")
+# In step_trace: communication of an iteration, used if task_time has none of it.
 _REDUCE = re.compile(r"Reduce_\d+_\d+")
-"""In step_trace: communication of an iteration, where task_time has none of it."""
 _LEFT_OUT = frozenset(["python_function"])
 _REPEATS = frozenset(["Overlap Analysis"])
+# The parent of all lanes of the device: tasks, and communication beside them.
 _NPU = "NPU"
-"""What all lanes of the device belong to: tasks, and communication beside them."""
 _MOST_NS = 1 << 62
 _START, _DURATION = "start time", "duration"
 
 
 def of_timelines(places: Iterable[Place], partial: bool) -> Timeline:
-    """Return what ran, from Chrome traces. Raises TraceError."""
+    """Return the spans of Chrome traces. Raises TraceError."""
     from ...files.chrome_event_types import TimedTaskEvent
 
     found, untimed = Timeline(), Untimed(partial)
@@ -49,7 +49,7 @@ def of_timelines(places: Iterable[Place], partial: bool) -> Timeline:
         processes: dict[str, str] = {}
         threads: dict[tuple[str, str], str] = {}
         for piece in read_events(place, TimedTaskEvent, None, partial):
-            for event in piece:  # torch_npu writes the names of threads behind what ran on them: this is read twice
+            for event in piece:  # torch_npu writes the names of threads after their events, so this is read twice
                 if event.ph == "M" and event.name == "process_name":
                     processes[str(event.pid)] = event.args.name
                 elif event.ph == "M" and event.name == "thread_name":
@@ -75,7 +75,7 @@ def of_timelines(places: Iterable[Place], partial: bool) -> Timeline:
 
 
 def _kind(event: TimedTaskEvent, process: str, thread: str) -> Kind | None:
-    """Return what an event is; None for one that repeats others."""
+    """Return the kind of an event; None for one that repeats others."""
     if process in _REPEATS:
         return None
     if process == "HCCL":
@@ -91,7 +91,7 @@ def _kind(event: TimedTaskEvent, process: str, thread: str) -> Kind | None:
 
 
 def _ns(us: str | float) -> int | None:
-    """Return ns, exact for texts; None for what is no time."""
+    """Return ns, exact for texts; None for an invalid time."""
     try:
         if isinstance(us, str):
             exact = Decimal(us)
@@ -104,7 +104,7 @@ def _ns(us: str | float) -> int | None:
 
 
 def of_tables(places: Iterable[Place], device: int | None, partial: bool) -> Timeline | None:
-    """Return when the kernels of tables ran; None for tables without start times. Raises TraceError."""
+    """Return the spans of the kernels in tables; None for tables without start times. Raises TraceError."""
     found, untimed = Timeline(), Untimed(partial)
     for place in places:
         table = opened(place)

@@ -59,40 +59,40 @@ _DESCRIBED = (
     *("output shapes", "output data types", "output formats"),
 )
 _NOT_DESCRIBED = ("",) * 6
+# The content of the tables without ops, and the columns that identify them.
 _WITHOUT_OPS: Mapping[str, tuple[str, ...]] = {
     "the wall time of each step": ("step", "computing", "free"),
     "what each operator allocated": ("name", "size", "allocation time"),
     "the memory in use over time": ("component", "timestamp", "total reserved"),
     "the hit rates of the L2 cache": ("task id", "hit rate", "victim rate"),
 }
-"""What is in the tables that have no ops, and the columns that tell them."""
+# Columns that a table may begin with.
 _FIRST = frozenset(["step", "device", "model name", "model id", "infer id", "name", "type", "level"])
-"""Columns that a table may begin with."""
 _STEP_TIMES = ("computing", "communication(not overlapped)", "free")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _BYTES = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
 
+# The parts of a large table: ``op_summary_slice_0_<time>.csv``, 10**6 rows each.
 _SLICE = re.compile(r"_?slice_\d+")
-"""The parts of a large table: ``op_summary_slice_0_<time>.csv``, 10**6 rows each."""
+# ``op_summary_<device>_<model>_<iteration>.csv``, before CANN 8.
 _ITERATION = re.compile(r"_(\d+)_\d+_(\d+)\.csv")
-"""``op_summary_<device>_<model>_<iteration>.csv``, before CANN 8."""
 
 
 def kind(place: Place) -> str:
-    """Return which of the tables a file is; "" for none of them."""
+    """Return the kind of a table; "" for none of them."""
     columns = tables.columns(tables.head(place), ALIASES).keys()
     return next((kind for kind, ways in _KINDS.items() if any(needed <= columns for needed in ways)), "")
 
 
 def without_ops(place: Place) -> str:
-    """Return what is in a table that belongs to a profile but has no ops; "" for other tables."""
+    """Return the content of a table that belongs to a profile but has no ops; "" for other tables."""
     columns = tables.columns(tables.head(place), ALIASES).keys()
     return next((what for what, needed in _WITHOUT_OPS.items() if columns >= set(needed)), "")
 
 
 def is_cut_in_header(begin: bytes) -> bool:
-    """Tell whether *begin*, which is the whole file, is the cut header of one of these tables."""
+    """Return True if *begin*, the whole file, is the cut header of one of these tables."""
     if b"\n" in begin or b"\r" in begin or b"\0" in begin:
         return False
     first = tables.columns((begin.decode("utf-8", "replace").partition(",")[0],), ALIASES)
@@ -120,7 +120,7 @@ def newest(places: list[Place]) -> tuple[tuple[Place, ...], int]:
 
 
 def devices(places: Iterable[Place]) -> list[int]:
-    """Return the devices that are in the tables or in their names."""
+    """Return the devices in the tables or in their names."""
     found: set[str] = set()
     for place in places:
         table = opened(place)
@@ -239,7 +239,7 @@ def step_times(place: Place, device: int | None) -> dict[str, tuple[float, float
 
 
 def peak_memory(place: Place, column: str) -> int | None:
-    """Return the most bytes that were allocated at once, from a memory_record or an operator_memory."""
+    """Return the largest number of allocated bytes, from a memory_record or an operator_memory."""
     table = opened(place)
     table.require(column)
     cells = enumerate((cell for (cell,) in table.rows(column)), 2)

@@ -1,4 +1,4 @@
-"""Which tasks of an NPU are kernels, by their ``Task Type``: for timelines and for ``task_time_*.csv``."""
+"""Select the tasks of an NPU that are kernels, by their ``Task Type``: for timelines and for ``task_time_*.csv``."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from collections import Counter
 
 _COMPUTES = re.compile(r"AI_|MIX_|DSA_|KERNEL_A|KERNEL_MIX", re.IGNORECASE)
+# CANN's type for tasks with an unknown core: kernels, under their names, and tasks such as the next.
 _OTHER = "other"
-"""The type that CANN gives tasks whose core it cannot tell: kernels, under their names, and tasks such as the next."""
+# ``EVENT_WAIT_SQE``: a task of type Other that is no kernel has a name like that of a type.
 _TASK = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-"""``EVENT_WAIT_SQE``: a task of type Other that is no kernel has a name like that of a type."""
+# The beginnings of types that wait, copy or control.
 _NO_KERNELS = re.compile(
     r"EVENT|NOTIFY|MEM|SDMA|PCIE|RDMA|HCCL|REDUCE_ASYNC|MODEL|STREAM|LABEL|PROFIL|PLACE_?HOLDER|WRITE|WAIT|CCU|CALLBACK"
     r"|HOSTFUNC|CMO|BARRIER|DATADUMP|FLIP|MAINTENANCE|DEBUG|RING",
     re.IGNORECASE,
 )
-"""The beginnings of types that wait, copy or steer."""
 
 
 def is_kernel(type_: str, name: str) -> bool:
-    """Tell whether a task is a kernel.
+    """Return True if a task is a kernel.
 
     >>> is_kernel("AI_CORE", "Cast-op1"), is_kernel("Other", "Cast-op1"), is_kernel("Other", "EVENT_WAIT_SQE")
     (True, True, False)
@@ -30,7 +30,7 @@ def is_kernel(type_: str, name: str) -> bool:
 
 
 class LeftOut:
-    """The tasks that are no kernels and have a type that is not known: they are said."""
+    """Tasks that are no kernels and have an unknown type, for a remark."""
 
     def __init__(self) -> None:
         self._types = Counter[str]()

@@ -1,11 +1,11 @@
-"""Timelines of Ascend, read where there are no tables: Chrome traces of CANN's msprof and of torch_npu, bare arrays.
+"""Timelines of Ascend, read if there are no tables: Chrome traces of CANN's msprof and of torch_npu, bare arrays.
 
 ``PROF_*/device_0/timeline/task_time_<device>_<model>_<iteration>.json`` and ``msprof_...json`` (before CANN 8), later
-``msprof_<time>.json``; torch_npu's ``trace_view.json``. If a folder also has tables, those are read (`profile`): they
-have types and shapes. Of the timelines in a folder ``task_time`` is preferred; each iteration is a step. The wall times
-of steps come from ``step_trace_...json`` beside it. ``task_time`` has no communication: that is read from the
-``msprof`` of each iteration. Where one is missing, communication is the intervals ``Reduce_<iteration>_<number>`` of
-``step_trace``, which are 0.1 % longer than the ops in them.
+``msprof_<time>.json``; torch_npu's ``trace_view.json``. If a folder also has tables, these are read (`profile`),
+because they have types and shapes. Of the timelines in a folder ``task_time`` is preferred; each iteration is a step.
+The wall times of steps come from ``step_trace_...json`` beside it. ``task_time`` has no communication, which is read
+from the ``msprof`` of each iteration. If one is missing, communication is the intervals ``Reduce_<iteration>_<number>``
+of ``step_trace``, which are 0.1 % longer than the ops in them.
 
 Events with ``ph`` X, ``dur`` in us:
 
@@ -15,7 +15,7 @@ Events with ``ph`` X, ``dur`` in us:
 - on a thread of the process ``HCCL`` whose name has ``Communication``: a communication op. The threads ``Plane N`` have
   its parts, and the process ``Overlap Analysis`` repeats everything: both are left out.
 
-There are no op types: they are guessed from names. Seen: CANN of August 2023 (MindSpore), torch_npu of January 2025.
+There are no op types: they are guessed from names. Tested: CANN of August 2023 (MindSpore), torch_npu of January 2025.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ if TYPE_CHECKING:
     from ...files.options import Options
 
 TITLE = "Ascend timeline: CANN msprof, torch_npu"
+# Device, model and iteration.
 _ITERATION = re.compile(r"_(\d+)_(\d+)_(\d+)\.json")
-"""Device, model and iteration."""
 _WALL = re.compile(r"Iteration (\d+)")
 _REDUCE = re.compile(r"Reduce_(\d+)_(\d+)")
 _NOT_DESCRIBED = ("",) * 6
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it is a timeline of a device, or a folder of them without tables beside it."""
+    """Return True for a timeline of a device, or a folder of timelines without tables."""
     return bool(_files(place))
 
 
 def ranks(place: Place) -> list[int | None]:
-    """Return the devices that are in the names of the files."""
+    """Return the devices in the names of the files."""
     devices = {int(match[1]) for file in _files(place) if (match := _ITERATION.search(file.path.name))}
     return [*sorted(devices)] or [None]
 
 
 def explains(place: Place) -> str:
-    """Tell what a file without ops is that such a folder holds."""
+    """Return a description of a file without ops in such a folder."""
     begin = head(place)
     named = [event.get("args") for event in begin.events if event.get("name") == "process_name"] if begin else []
     return (
@@ -96,7 +96,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline:
-    """Return when everything ran. Raises TraceError."""
+    """Return the timeline. Raises TraceError."""
     from .spans import of_timelines
 
     files = [file for file in _files(place) if options.rank is None or _device(file) in (None, options.rank)]
@@ -133,7 +133,7 @@ def _is_of_npu(event: dict[str, Any]) -> bool:
     args = event.get("args")
     if isinstance(args, dict) and ("Task Type" in args or args.get("name") == "Ascend Hardware"):
         return True
-    # torch_npu begins with the ops on the host, and writes times as texts, which PyTorch does not.
+    # torch_npu begins with the ops on the host, and writes times as texts, unlike PyTorch.
     return event.get("cat") == "cpu_op" and isinstance(event.get("ts"), str)
 
 

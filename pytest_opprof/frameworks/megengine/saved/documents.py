@@ -1,4 +1,4 @@
-"""The fields of MegEngine's two documents that are read, as msgspec types. Imported only when such a file is read.
+"""The fields of MegEngine's two documents, as msgspec types. Imported only when such a file is read.
 
 Numbers have bounds, so that no sum becomes ``inf``: a number outside of them is a broken file.
 """
@@ -20,7 +20,7 @@ Document = TypeVar("Document")
 
 
 class Span(Struct, gc=False):
-    """When an operator began, launched its first kernel (-1: none) and ended, on one computing node or thread."""
+    """The start, first kernel (-1: none) and end of an operator, on one computing node or thread."""
 
     start: Seconds
     kern: Seconds
@@ -34,7 +34,7 @@ class Param(Struct, gc=False):
 
 
 class Footprint(Struct, gc=False):
-    """What an operator needs."""
+    """The size and work of an operator."""
 
     in_shapes: Shapes | None = None
     out_shapes: Shapes | None = None
@@ -45,7 +45,7 @@ class Footprint(Struct, gc=False):
 
     @property
     def mode(self) -> str:
-        """The ``mode``, which tells the op where an operator can be several."""
+        """The ``mode``, which identifies the op of an operator that can be several."""
         mode = self.param.mode if isinstance(self.param, Param) else ""
         return mode if isinstance(mode, str) else ""
 
@@ -60,7 +60,7 @@ class Operator(Struct, gc=False):
 
 
 class Layout(Struct, gc=False):
-    """How a variable lies in memory; only its dtype is read."""
+    """The memory layout of a variable; only its dtype is read."""
 
     dtype: str = ""
 
@@ -147,7 +147,7 @@ GRAPH_PROFILE, TIMELINE = json.Decoder(GraphProfile), json.Decoder(Timeline)
 
 
 def decode(decoder: json.Decoder[Document], content: bytes | Raw, place: object, hint: str = "") -> Document:
-    """Return *content* decoded. Raises TraceError, with *hint* where the file may be cut."""
+    """Return *content* decoded. Raises TraceError, with *hint* if the file may be cut."""
     try:
         return decoder.decode(content)
     except ValidationError as error:

@@ -1,7 +1,7 @@
 """MegEngine's graph profile: one JSON document of ``load_and_run --profile`` or ``jit.trace(profiling=True)``.
 
 Written by ``load_and_run``, by ``python -m megengine.tools.load_network_and_run NET --profile OUT.json`` (one line, in
-the key order of a hash map) and by ``json.dump(traced.get_profile())``; it is what ``tools.profile_analyze`` reads::
+the key order of a hash map) and by ``json.dump(traced.get_profile())``; ``tools.profile_analyze`` reads it::
 
     {"profiler": {"device":        {OPR: {COMP_NODE: {"start", "kern", "end"}}},
                   "host":          {OPR: {THREAD: {"start", "kern", "end"}}},
@@ -14,17 +14,17 @@ the key order of a hash map) and by ``json.dump(traced.get_profile())``; it is w
 - Times are seconds; those of a CPU have a resolution of 1 us. Each computing node and the host have a clock of their
   own, so that only differences mean something. ``kern`` is when the first kernel began; on the host it is -1 if none
   did. The time of an operator is the one on the computing node (or thread) where it took longest.
-- Of all executions that were profiled, MegEngine keeps only the last.
-- ``memory`` is bytes of inputs and outputs on the device, without workspace; ``computation`` is null where MegEngine
+- MegEngine keeps only the last of all profiled executions.
+- ``memory`` is bytes of inputs and outputs on the device, without workspace; ``computation`` is null if MegEngine
   has no formula (BatchedMatrixMul, Softmax, LayerNorm ...); a shape without dimensions is a scalar or not known.
-- ``operator`` also has operators that were not executed: folded constants, shapes computed ahead. Those that were are
-  in ``comp_seq``, and have times unless the profile was recorded under MGB_PROFILE_ONLY_WAIT.
-- A dtype is known where memory was planned ahead (a fifth of the variables), and from the names that MegEngine gives
+- ``operator`` also has operators that were not executed: folded constants, shapes computed ahead. Executed ones are in
+  ``comp_seq``, and have times unless the profile was recorded under MGB_PROFILE_ONLY_WAIT.
+- A dtype is known if memory was planned ahead (a fifth of the variables), and from the names that MegEngine gives
   to TypeCvt: ``asFloat16(x)[12]``.
 - The workspace is the last of an operator's outputs and has no shape in ``out_shapes``.
 
 Seen: 1.13.0 (host threads ``interpreter`` and ``comp_node_dispatch:...``). In older documents only the name of the
-thread differs (``@``). No recording with CUDA was at hand.
+thread differs (``@``). No recording with CUDA was available.
 
 Memory: twice the file for a real profile (201 MB: 411 MB), 18 times for a malicious one; files are limited to 512 MiB.
 """
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from .documents import GraphProfile, Span
 
 TITLE = "MegEngine graph profile"
+# Bytes of a file, 512 MiB: 260,000 operators.
 MOST_BYTES = 512 << 20
-"""Bytes of a file, 512 MiB: 260,000 operators."""
 _BEGIN = re.compile(
     rb'\s*\{\s*"(?:profiler|graph_exec)"\s*:\s*\{\s*'
     rb'"(?:device|host|opr_footprint|opr_internal_pf|comp_seq|operator|var|mem_chunk)"\s*:'
@@ -57,7 +57,7 @@ _COMP_NODE = re.compile(r'CompNode\("([^"]+)"')
 _TYPE_CVT = re.compile(r"as(\w+)\(")
 _OPS_BY_MODE = {
     "Pooling": {"MAX": "MaxPool", "AVERAGE": "AveragePool", "AVERAGE_COUNT_EXCLUDE_PADDING": "AveragePool"},
-    # What Broadcast is elsewhere, between processes, has the canonical name.
+    # MegEngine's Broadcast does not communicate: it expands a tensor.
     "Broadcast": {"": "Expand"},
     "PoolingBackward": {
         "MAX": "MaxPoolGrad",
@@ -75,12 +75,12 @@ _OPS_BY_MODE = {
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it begins as a graph profile does."""
+    """Return True if the file begins like a graph profile."""
     return not place.is_folder and _BEGIN.match(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the operators of the execution that is in the file. Raises TraceError.
+    """Return the operators of the execution in the file. Raises TraceError.
 
     A cut file cannot be read in part: the type of an operator and its times are in different tables.
     """
@@ -107,7 +107,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def environment(comp_nodes: Iterable[str]) -> Environment:
-    """Return the environment: only the kind of the devices is known, not their model."""
+    """Return the environment; the devices' kind is known, their model is not."""
     kinds = {comp_node(text).rstrip("0123456789:").replace("multithread", "cpu") for text in comp_nodes}
     return Environment((("megengine", ""),), "+".join(sorted(kinds)), "")
 
@@ -125,7 +125,7 @@ def comp_node(text: str) -> str:
 
 @lru_cache(1024)
 def op_by_mode(raw: str, mode: str) -> str:
-    """Return the op of a raw type that stands for several ops, which *mode* tells apart; "" for other types.
+    """Return the op of a raw type whose *mode* decides the op; "" for other types.
 
     >>> op_by_mode("PoolingForward", "AVERAGE"), op_by_mode("Convolution", "CROSS_CORRELATION")
     ('AveragePool', '')
@@ -137,7 +137,7 @@ def op_by_mode(raw: str, mode: str) -> str:
 
 
 def _records(profile: GraphProfile, ran: set[str]) -> Iterator[SavedOp]:
-    """Yield what was executed in the order of ``graph_exec.operator``, as profile_analyze does for equal times.
+    """Yield the executed operators in the order of ``graph_exec.operator``, as profile_analyze does for equal times.
 
     Raises ValueError.
     """
@@ -204,7 +204,7 @@ def _together(*nodes: str) -> str:
 
 
 def _dtypes(profile: GraphProfile) -> dict[str, str]:
-    """Return the dtypes of the variables, where they are known."""
+    """Return the known dtypes of the variables."""
     from .documents import OPERATOR
 
     graph = profile.graph_exec
@@ -222,6 +222,6 @@ def _dtypes(profile: GraphProfile) -> dict[str, str]:
 
 
 def _known(dtypes: Mapping[str, str], variables: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the dtype of each variable, "" where it is not known; () where none is known."""
+    """Return the dtype of each variable, "" if unknown; () if all are."""
     found = tuple(map(dtypes.get, variables))
     return tuple(dtype or "" for dtype in found) if any(found) else ()

@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 
 TITLE = "MegEngine imperative timeline"
 MOST_BYTES = 256 << 20
+# Of nested intervals.
 MOST_DEPTH = 10_000
-"""Of nested intervals."""
+# Braces tried to find the end of the last complete event: its arguments have some too.
 MOST_ATTEMPTS = 64
-"""Braces tried to find the end of the last complete event: its arguments have some too."""
 _BEGIN = re.compile(rb'\s*\{\s*"traceEvents"\s*:')
 _COUNTERS = re.compile(rb'"(?:gpu_usgae_ratio|nr_alive_tensor)"')  # the misspelling is MegEngine's
 _TENSOR = re.compile(r"(?:In|Out)put \d+")
 _COPY = "HostToDevice"
+# First words of the names of events: of ``Put 2240`` and ``Del 2240`` each tensor has one.
 _HOUSEKEEPING = frozenset(
     """OpDispatch Put Del GetValue TensorGetProp TensorWaitProp StartProfile StopProfile HostCompute Wait Sync AutoEvict
     Drop ReGen Custom Worker""".split()
 )
-"""First words of the names of events: of ``Put 2240`` and ``Del 2240`` each tensor has one."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class _Call:
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it is a Chrome trace with the counters that MegEngine writes."""
+    """Return True for a Chrome trace with the counters that MegEngine writes."""
     return not place.is_folder and _BEGIN.match(place.head) is not None and _COUNTERS.search(place.head) is not None
 
 
@@ -110,7 +110,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline:
-    """Return when the ops, scopes and kernels ran. Raises TraceError."""
+    """Return the timeline of ops, scopes and kernels. Raises TraceError."""
     from ....timeline.spans import Kind, Lane, Timeline
     from .documents import NAMED, OP_ARGS, decode
 
@@ -161,7 +161,7 @@ def _whole_events(place: Place) -> tuple[list[Event], tuple[str, ...]]:
 
 
 def _what_is_there(place: Place) -> bytes:
-    """Return what can be read of a file, even of a gzip file without its end."""
+    """Return the readable part of a file, even of a gzip file without its end."""
     pieces, size = [], 0
     try:
         with place.open() as file:
@@ -212,7 +212,7 @@ def _intervals(place: Place, events: Sequence[Event]) -> Iterator[_Interval]:
     for order, event in enumerate(events):
         stack = threads[event.tid]
         if event.ts != event.ts and event.ph in ("B", "E"):
-            # Without it nobody knows which events are inside others.
+            # Without a time the nesting of events is unknown.
             raise TraceError(f"{place}: event {order}: {event.name[:40]!r} has no time (ts)")
         if event.ph == "B":
             if len(stack) >= MOST_DEPTH:

@@ -1,8 +1,9 @@
-"""MindSpore on a CPU, in graph and PyNative mode, by the profiler in C++ that MindSpore's own classes drive, too.
+"""The backend for MindSpore on a CPU, in graph and PyNative mode, by the profiler in C++ behind MindSpore's own
+classes.
 
-Counts are those of kernels that ran: casts that a kernel of the CPU needs for itself are among them. What a call read
-and wrote is not in the profiler's files. It comes from the graphs that MindSpore compiled (`kernel_graphs`) and, in
-PyNative mode from 2.10 on, from the ops that it dispatched (`dispatched`, `pairing`).
+Counts are those of kernels that ran, including casts that a CPU kernel needs for itself. The profiler's files lack the
+reads and writes of a call. They come from the graphs that MindSpore compiled (`kernel_graphs`) and, in PyNative mode
+from 2.10 on, from the ops that it dispatched (`dispatched`, `pairing`).
 """
 
 from __future__ import annotations
@@ -64,35 +65,35 @@ class MindSporeBackend(Backend):
         self._graphs = KernelGraphs()
         self._recompiled = Recompiled()
         self._threads: int | None = None
-        """How many threads ops may have now; None: as many as they like."""
+        """The limit of threads for ops; None: no limit."""
         self._said_threads = False
 
     def unavailable(self) -> str | None:
-        """Say that MindSpore is missing, or return None."""
+        """Return an error if MindSpore is missing, else None."""
         from importlib.util import find_spec
 
         return None if find_spec("mindspore") else _INSTALL
 
     def in_use(self) -> bool:
-        """Tell whether something imported MindSpore."""
+        """Return True if MindSpore is imported."""
         return "mindspore" in sys.modules
 
     def begin_test(self) -> None:
-        """Let MindSpore write the graphs that it compiles from now on: in warm-up, and in fixtures of later tests."""
+        """Make MindSpore write the graphs that it compiles from now on: in warm-up, and in fixtures of later tests."""
         self._recompiled.forget()
         if self.in_use():
             self._graphs.watch()
             self._recompiled.listen()
 
     def blind(self) -> str | None:
-        """Say that MindSpore runs elsewhere than on the CPU."""
+        """Return an error if MindSpore runs elsewhere than on the CPU."""
         import mindspore
 
         target = mindspore.get_context("device_target")
         return None if target == "CPU" else _ELSEWHERE.format(target=target, backend=_KERNELS.get(target, "no"))
 
     def rank(self) -> tuple[int, int] | None:
-        """Return what mindspore.communication says once it is initialised."""
+        """Return rank and size from mindspore.communication, if it is initialised."""
         from mindspore.communication import GlobalComm, get_group_size, get_rank
 
         return (get_rank(), get_group_size()) if GlobalComm.INITED else None
@@ -103,7 +104,7 @@ class MindSporeBackend(Backend):
 
     @contextmanager
     def threads_limited(self, threads: int) -> Iterator[None]:
-        """Remember that times are judged: MindSpore's threads cannot be limited once they run, which is said then."""
+        """Remember that times are judged: MindSpore's running threads cannot be limited, which the log then says."""
         before, self._threads = self._threads, threads
         try:
             yield
@@ -124,7 +125,7 @@ class MindSporeBackend(Backend):
         marks: list[int] = []
 
         def mark() -> None:
-            wait()  # what was called before belongs to the interval before
+            wait()  # earlier calls belong to the interval before
             marks.append(time_ns())
 
         def again(why: str) -> None:
@@ -184,7 +185,7 @@ class MindSporeBackend(Backend):
                 names[raw, signature] = log.name(raw, signature=signature), _nbytes(raw, signature)
             name, nbytes = names[raw, signature]
             event = log.add(name, call.duration_ns, interval=bisect_right(marks, call.start), nbytes=nbytes)
-            if moments:  # on which of MindSpore's threads is not told
+            if moments:  # MindSpore does not tell the thread
                 log.ran(event, call.start, call.start + call.duration_ns, "threads of MindSpore")
             if log.chains and index in compiled:
                 log.asked_at(event, log.chains.of_lines(compiled[index].lines))
@@ -202,12 +203,12 @@ _BACKEND = MindSporeBackend()
 
 
 def backend() -> MindSporeBackend:
-    """Return the backend (the entry point calls this). There is one, as there is one profiler."""
+    """Return the backend (for the entry point). There is one, as there is one profiler."""
     return _BACKEND
 
 
 def _is_known(name: str) -> bool:
-    """Tell whether MindSpore has a primitive of this name."""
+    """Return True if MindSpore has a primitive of this name."""
     from mindspore import ops
     from mindspore.ops import auto_generate
 
@@ -216,7 +217,7 @@ def _is_known(name: str) -> bool:
 
 
 def _nbytes(raw: str, signature: Signature) -> int:
-    """Return the bytes read and written; ABSENT where not known, and of a view, which may or may not copy."""
+    """Return the bytes read and written; ABSENT if unknown, and for a view, which may or may not copy."""
     read, written = (signature.input_dtypes, signature.input_shapes), (signature.output_dtypes, signature.output_shapes)
     total = 0
     for dtypes, shapes in (read, written):

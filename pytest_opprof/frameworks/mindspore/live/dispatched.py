@@ -1,7 +1,7 @@
-"""The ops that Python calls in PyNative mode, as MindSpore dispatches them: what each reads and writes.
+"""Record the ops that Python calls in PyNative mode, as MindSpore dispatches them, with their reads and writes.
 
-`mindspore.utils.MsDispatchMode` calls us around each op of the thread, those of backward passes and casts of mixed
-dtypes included. It is experimental, and new in 2.10. It does not see the ops of compiled graphs. 4 us an op.
+`mindspore.utils.MsDispatchMode` calls opprof around each op of the thread, including backward passes and casts of mixed
+dtypes. It is experimental, and new in 2.10. It does not see the ops of compiled graphs. 4 us an op.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from ....ops.signature import Shape
 from ....sites.chains import Chains
 from ....sites.stack import here
 
+# Dtype and shape of each.
 Tensors = tuple[tuple[str, Shape], ...]
-"""Dtype and shape of each."""
 
 
 class Dispatched(NamedTuple):
     """One op, as it was called."""
 
     at: int
-    """When, in ns since the epoch: before its kernel runs."""
+    """The time in ns since the epoch, before its kernel runs."""
     op: str
     inputs: Tensors
     outputs: Tensors
     site: int = 0
-    """Which line called it: a node of the chains."""
+    """The calling line: a node of the chains."""
 
 
 @contextmanager
 def dispatched(chains: Chains | None = None) -> Iterator[list[Dispatched] | None]:
-    """Yield a list of the ops that this thread calls from now on; None where that cannot be had.
+    """Yield a list of the ops that this thread calls from now on; None if that is impossible.
 
-    It cannot before MindSpore 2.10, and where the program has a mode of its own, which ours would replace. *chains*
-    get the lines that called them.
+    It is impossible before MindSpore 2.10, and if the program has a mode of its own, which opprof's would replace.
+    *chains* get the lines that called the ops.
     """
     try:
         from mindspore._c_expression import _DispatchGuardStack
@@ -65,7 +65,7 @@ def dispatched(chains: Chains | None = None) -> Iterator[list[Dispatched] | None
 
 
 def _reader() -> Callable[[Any], Tensors]:
-    """Return what tells the tensors among arguments, also those in tuples and lists of them."""
+    """Return a function that finds the tensors among arguments, tuples and lists included."""
     from mindspore import Tensor
 
     def read(values: Any) -> Tensors:

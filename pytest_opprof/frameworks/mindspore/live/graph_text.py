@@ -1,11 +1,11 @@
-"""The text of a graph that MindSpore has compiled: its kernels, what each reads and writes, and who asks for it.
+"""Parse the text of a compiled MindSpore graph: its kernels, their reads and writes, and their source lines.
 
-The pass ``graph_build`` has the kernels that run, under the names that the profiler writes, casts that a kernel needs
-for itself included. The pass ``execute``, the last of the program itself, has the lines that ask for its ops. In
-``graph_build`` nodes that were made anew have those of others. Names have other numbers there, since casts inside and
-expanded ops are new. How a node is written: `nodes`.
+The pass ``graph_build`` has the kernels that run, under the names that the profiler writes, including casts that a
+kernel needs for itself. The pass ``execute``, the last of the program itself, has the source lines of its ops. In
+``graph_build`` newly made nodes have the lines of others. Names have other numbers there, since casts inside and
+expanded ops are new. The form of a node: `nodes`.
 
-Seen: 2.7.0 and 2.10.0 on a CPU. 2.7 writes graphs of PyNative mode before kernels are chosen, without the second line
+Tested: 2.7.0 and 2.10.0 on a CPU. 2.7 writes graphs of PyNative mode before kernels are chosen, without the second line
 of types.
 """
 
@@ -22,8 +22,8 @@ from ..file_lines import op_type
 from ..nodes import NO_OPS, Nodes
 
 _INNER = "is_backend_cast: Bool(1)"
+# Begins the names of kernels that stand for one op: ``Expand/_Muls/Mul-op0``.
 _EXPANDED = "Expand/_"
-"""Begins the names of kernels that stand for one op: ``Expand/_Muls/Mul-op0``."""
 
 
 class Kernel(NamedTuple):
@@ -33,15 +33,15 @@ class Kernel(NamedTuple):
     is_inner: bool = False
     """Whether it is a cast that another kernel needs."""
     lines: tuple[Frame, ...] = ()
-    """Those of the program that ask for it, the innermost first; none where that is not known."""
+    """The program's lines that call it, the innermost first; none if unknown."""
 
 
+# By full name.
 Graph = Mapping[str, Kernel]
-"""By full name."""
 
 
 def kernels(lines: Iterable[str]) -> Iterator[tuple[str, Kernel]]:
-    """Yield the full name of each kernel in the text of a graph, and what it is."""
+    """Yield the full name of each kernel in the text of a graph, and the kernel."""
     nodes = Nodes()
     for node in (*map(nodes.take, lines), nodes.close()):
         if node and node.name and node.types and node.op and node.op not in NO_OPS:
@@ -50,9 +50,9 @@ def kernels(lines: Iterable[str]) -> Iterator[tuple[str, Kernel]]:
 
 
 def with_lines(graph: Graph, program: Graph) -> Graph:
-    """Return *graph* with the lines that *program*, the graph before kernels were chosen, has for the same ops.
+    """Return *graph* with the lines of the same ops in *program*, the graph before kernels were chosen.
 
-    Names are numbered by scope and type, so the first of one is the first of the other where there are as many.
+    Names are numbered by scope and type, so if both have as many, the first of one is the first of the other.
     """
     asked, scopes = _by_kind(program), defaultdict[str, list[str]](list)
     for scope, op in asked:

@@ -1,8 +1,8 @@
-"""The graphs that MindSpore has compiled: which calls are kernels of which.
+"""Match calls with the kernels of the graphs that MindSpore has compiled.
 
-MindSpore writes its graphs as text where its context says ``save_graphs``; see `graph_text`. The graph that Python can
-ask for (`get_optimize_graph_proto`) is an earlier one: its casts have other numbers as soon as a kernel casts inside,
-and functions under `jit` have none.
+MindSpore writes its graphs as text if its context has ``save_graphs``; see `graph_text`. The graph that Python can read
+(`get_optimize_graph_proto`) is an earlier one: its casts have other numbers as soon as a kernel casts inside, and
+functions under `jit` have none.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .graph_text import Graph, Kernel, kernels, with_lines
 from .profiler import Call
 
 _FOLDER = "graphs"
+# Read when the first graph is written: without it, each of 50 passes writes every graph, and compiling takes 4 times as
+# long.
 _FILTER = "MS_DEV_DUMP_IR_PASSES"
-"""Read when the first graph is written: without it, each of 50 passes writes every graph, and compiling takes 4 times
-as long."""
+# Parts of the names of passes: the pass ``execute`` is ``24_execute`` or similar, others end in ``to_execute``.
 _PASSES = ",".join(["graph_build", *(f"{digit}_execute" for digit in range(10))])
-"""Parts of the names of passes: that of the pass ``execute`` is ``24_execute`` or so, others end in ``to_execute``."""
+# The last number grows with each file.
 _FILE = re.compile(r"(graph_build|\d+_execute)_(?:\d+_)?(\d+)\.ir")
-"""The last number grows with each file."""
+# Take precedence over the context.
 _LEVEL, _PATH = "MS_DEV_SAVE_GRAPHS", "MS_DEV_SAVE_GRAPHS_PATH"
-"""Win over the context."""
+# Ops that a graph may skip because they only reshape a tensor.
 _MAY_BE_LEFT_OUT = frozenset(["Reshape", "Squeeze", "Unsqueeze"])
-"""Ops that a graph does not run where they only give a tensor another shape."""
 
 
 class KernelGraphs:
@@ -43,7 +43,9 @@ class KernelGraphs:
         """The files of graphs in folders into which the program lets MindSpore write, with the time of each."""
 
     def watch(self) -> None:
-        """Let MindSpore write each graph that it compiles from now on; where the program does so, read them there."""
+        """Make MindSpore write each graph that it compiles from now on; if the program does so already, read its
+        files.
+        """
         import mindspore
 
         context, parameters = mindspore.context._context(), mindspore.context.ms_ctx_param.__members__
@@ -59,9 +61,9 @@ class KernelGraphs:
             context.set_param(parameters["save_graphs"], 1)
 
     def kernels_of(self, calls: Sequence[Call]) -> dict[int, Kernel]:
-        """Return which kernels *calls* are, by index.
+        """Return the kernels of *calls*, by index.
 
-        Names may be in several graphs. But a graph runs all its kernels, with none of another between them.
+        A name may be in several graphs, but a graph runs all its kernels without another graph's in between.
         """
         self._read_new()
         of_graphs = [index for index, call in enumerate(calls) if "/" in call.name]
@@ -82,14 +84,14 @@ class KernelGraphs:
         ours = [path for path in scratch.folder(_FOLDER).rglob("*") if path.is_file()]
         paths = [*ours, *(path for folder in self._of_program for path in self._new_of(folder))]
         built: list[Graph] = []
-        """The graphs that were built since a program was written: what is executed comes last."""
+        """The graphs that were built since a program was written: the executed one comes last."""
         for _, path in sorted((int(match[2]), path) for path in paths if (match := _FILE.fullmatch(path.name))):
             with path.open(encoding="utf-8", errors="replace") as text:
                 graph = dict(kernels(text))
             if path.name.startswith("graph_build"):
                 built.append(graph)
                 continue
-            # Which part of a program is which of several graphs is not told.
+            # MindSpore does not tell which part of a program is which of several graphs.
             self._add(built, graph if len(built) == 1 else {})
             built = []
         self._add(built, {})
@@ -97,7 +99,7 @@ class KernelGraphs:
             path.unlink()
 
     def _new_of(self, folder: Path) -> list[Path]:
-        """Return the files that MindSpore wrote into a folder of the program since this was last asked."""
+        """Return the files that MindSpore has written into a folder of the program since the last call."""
         before, self._of_program[folder] = self._of_program[folder], _files(folder)
         return [path for path, time in self._of_program[folder].items() if before.get(path) != time]
 
@@ -114,7 +116,7 @@ def _files(folder: Path) -> dict[Path, int]:
 
 
 def _length_of_run(graph: Graph, names: Sequence[str], at: int) -> int:
-    """Return how many names from *at* on are one run of *graph*; 0 where some of its kernels are not among them."""
+    """Return how many names from *at* on are one run of *graph*; 0 if some of its kernels are missing."""
     run = set[str]()
     for name in islice(names, at, at + len(graph)):
         if name in run or name not in graph:

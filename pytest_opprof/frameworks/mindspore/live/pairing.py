@@ -1,7 +1,7 @@
-"""Which kernel belongs to which op that PyNative mode dispatched, and so what it read and wrote.
+"""Pair each kernel with the op that PyNative mode dispatched, to know its reads and writes.
 
-Both come in the same order. But there are kernels that nobody called: a kernel of the CPU that has no float16 casts its
-inputs to float32, and back what it wrote; and some ops cast an input to the dtype of their result::
+Both come in the same order. But some kernels have no call: a kernel of the CPU that has no float16 casts its
+inputs to float32, and its output back; and some ops cast an input to the dtype of their result::
 
     dispatched                                     kernels
     Cast(float32) -> float16                       Cast
@@ -9,9 +9,9 @@ inputs to float32, and back what it wrote; and some ops cast an input to the dty
     Cast(float16) -> float32                       Cast
 
 So the ops that are no casts are paired first, the first with the first. Between two of them there must be as many casts
-as were dispatched there and as these two make: each makes those before and after it, or none. Where the numbers allow
-one way only, it is taken; else the dtypes of these casts are not known. (MindSpore's source: pyboost's templates for
-the CPU call ``PyBoostUtils::CastTensor`` on inputs and outputs of a kernel that was chosen for other dtypes.)
+as were dispatched there and as these two make: each makes the casts before and after it, or none. If the numbers allow
+one way only, it is taken; else the dtypes of these casts are unknown. (MindSpore's source: pyboost's templates for the
+CPU call ``PyBoostUtils::CastTensor`` on inputs and outputs of a kernel that was chosen for other dtypes.)
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from .profiler import Call
 
 _HALF = frozenset(["float16", "bfloat16"])
 _WIDE = "float32"
+# Ops that may cast an input to the dtype of their result. In mixed precision any op with a float16 result may.
 _CAST_INPUTS = frozenset("Add Sub Mul Div Pow Mod Max Min ReduceSum ReduceMean ReduceProd".split())
-"""Ops that may cast an input to the dtype of their result. In mixed precision each op may, whose result is float16."""
+# Ops with the vocabulary's name of other ops, and their kernels.
 _KERNELS = {"Max": "ReduceMax", "Min": "ReduceMin"}
-"""Ops that are called as others are in the vocabulary, and what their kernels are."""
 
 
 class Pair(NamedTuple):
-    """What is known of a kernel."""
+    """The op and the signature of a kernel."""
 
     place: int
-    """Of the op that it was launched for, among those dispatched."""
+    """The index of its op among the dispatched ones."""
     signature: Signature
-    """UNKNOWN where that op has kernels for several dtypes, and nothing tells which ran."""
+    """UNKNOWN if the op has kernels for several dtypes and it is unclear which ran."""
 
 
 class _Way(NamedTuple):
-    """One of the ways in which a kernel may do what its op asks for."""
+    """One possible kernel sequence for an op."""
 
     before: tuple[Signature, ...]
     """The casts that it makes first."""
@@ -59,22 +59,22 @@ class _Way(NamedTuple):
 
 @dataclass
 class _Gap:
-    """What is between two ops that are paired."""
+    """The casts between two paired ops."""
 
     casts: list[int]
     """Kernels, by index."""
     dispatched: list[Pair]
     is_open: bool
-    """Whether its casts may be of other ops: of kernels that were not dispatched as what they are."""
+    """Whether its casts may belong to other ops, whose kernels have other names than the dispatched op."""
 
     @cached_property
     def more(self) -> int:
-        """How many casts nobody called."""
+        """The number of casts that the program did not call."""
         return len(self.casts) - len(self.dispatched)
 
 
 def paired(calls: Mapping[int, Call], ops: Sequence[Dispatched]) -> dict[int, Pair]:
-    """Return what is known of *calls* (by index, in the order in which they began) from the *ops* dispatched."""
+    """Return the pairs of *calls* (by index, in the order in which they began) with the dispatched *ops*."""
     kernels = {index: _meant(op_type(call.name)) for index, call in calls.items()}
     meanings = [_KERNELS.get(op.op) or _meant(op.op) for op in ops]
     pairs = sorted(_pairs(kernels, meanings))
@@ -102,7 +102,7 @@ def paired(calls: Mapping[int, Call], ops: Sequence[Dispatched]) -> dict[int, Pa
 
 
 def _pairs(kernels: Mapping[int, str], meanings: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield each kernel that is no cast and the place of its op, where all kernels of this op were dispatched."""
+    """Yield each kernel that is no cast and the index of its op, if all kernels of this op were dispatched."""
     by_op = defaultdict[str, tuple[list[int], list[int]]](lambda: ([], []))
     for index, op in kernels.items():
         by_op[op][0].append(index)
@@ -141,7 +141,7 @@ def _meant(raw: str) -> str:
 
 @lru_cache(4096)
 def _ways(op: str, inputs: Tensors, outputs: Tensors) -> list[_Way]:
-    """Return the ways to do *op*: as it is, on wider dtypes, on inputs that are all of the dtype of the result."""
+    """Return the ways to run *op*: as it is, on wider dtypes, on inputs that all have the result's dtype."""
     ways = [*_narrow_and_wide(inputs, outputs)]
     (target, _), *others = outputs or (("", ()),)
     first = tuple(_of_cast(dtype, target, shape) for dtype, shape in inputs if dtype != target)
@@ -171,14 +171,14 @@ def _signature(inputs: Tensors, outputs: Tensors) -> Signature:
 
 
 def _fitting(gap: _Gap, before: Iterable[_Way], after: Iterable[_Way]) -> Iterator[tuple[_Way, _Way]]:
-    """Yield the ways of the ops around *gap* that make as many casts as there are."""
+    """Yield the pairs of ways around *gap* that make the observed number of casts."""
     for one, other in product(before, after):
         if gap.is_open or len(one.after) + len(other.before) == gap.more:
             yield one, other
 
 
 def _leave_possible(ways: list[list[_Way]], gaps: Sequence[_Gap]) -> None:
-    """Leave those *ways* of each op that fit everywhere. Where none does, the casts there and beside stay unknown."""
+    """Keep the *ways* of each op that fit everywhere. If none does, the casts there and beside stay unknown."""
     every = list(ways)
     while (contradiction := _narrow(ways, gaps)) is not None:
         for gap in gaps[max(contradiction - 1, 0) : contradiction + 2]:
@@ -188,7 +188,7 @@ def _leave_possible(ways: list[list[_Way]], gaps: Sequence[_Gap]) -> None:
 
 
 def _narrow(ways: list[list[_Way]], gaps: Sequence[_Gap]) -> int | None:
-    """Leave the *ways* that fit; return the number of a gap where none does."""
+    """Keep the *ways* that fit; return the number of a gap without any."""
     numbers = list(range(len(gaps)))
     plain = [number for number in numbers if gaps[number].more == 0]
     for number in plain + numbers + numbers[::-1]:

@@ -1,8 +1,8 @@
-"""MindSpore's profiler in C++, of which a process has one: `ms.Profiler` and `mindspore.profiler.profile` drive it too.
+"""Drive MindSpore's profiler in C++, one for the process; `ms.Profiler` and `mindspore.profiler.profile` drive it too.
 
-It is driven directly: no settings of those classes are changed, no process is started to analyse, nothing is printed.
-Each call of an op is in the files that it writes when it stops (`file_lines`). To start takes 0.1 ms, to
-stop 0.2 ms; MindSpore 2.7 and 2.10.
+It is driven directly: no settings of these classes are changed, no process is started to analyse, nothing is printed.
+Each call of an op is in the files that it writes when it stops (`file_lines`). Starting takes 0.1 ms, stopping 0.2 ms;
+MindSpore 2.7 and 2.10.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Call(NamedTuple):
     """One call of an op on the CPU."""
 
     start: int
-    """When it began, in ns since the epoch: the clock of `time.time_ns`."""
+    """The start in ns since the epoch: the clock of `time.time_ns`."""
     duration_ns: int
     name: str
-    """``Default/fc-Dense/Cast-op0``, the name of a node; ``Cast`` for what PyNative mode runs on its short path."""
+    """``Default/fc-Dense/Cast-op0``, the name of a node; ``Cast`` on PyNative's short path."""
     input_shapes: tuple[Shape, ...] | None
-    """Those of the inputs that are tensors; None where they are not told, or dynamic."""
+    """The shapes of the tensor inputs; None if they are missing or dynamic."""
 
 
 def wait() -> None:
-    """Wait until all is done that PyNative mode was asked for. Raises BackendError if it failed."""
+    """Wait for all work of PyNative mode. Raises BackendError if it failed."""
     try:
         from mindspore.graph.api import _pynative_executor  # 2.9 and later
     except ImportError:
@@ -74,7 +74,7 @@ def recorded() -> Iterator[list[Call]]:
         raise BackendError(f"MindSpore {mindspore.__version__} has no profiler as 2.7 to 2.10 do: {error}") from error
     calls: list[Call] = []
     folder = scratch.folder("calls")
-    wait()  # else what is queued would be recorded as ours
+    wait()  # otherwise queued ops would be recorded, too
     try:
         with _watched(kind, "init", "stop") as others, _ctrl_c_kept():
             begin(profiler, str(folder))
@@ -84,21 +84,21 @@ def recorded() -> Iterator[list[Call]]:
                 yield calls
                 wait()
             finally:
-                if not others:  # else this would end the one that took over
+                if not others:  # otherwise this would end the profiler that took over
                     end(profiler)
         if others:
             raise BackendError(_TAKEN)
         calls += _read(folder)
     finally:
-        for path in folder.iterdir():  # where nothing runs, those of the last window would stay
+        for path in folder.iterdir():  # a window without ops would leave the last window's files
             path.unlink()
 
 
 @contextmanager
 def _ctrl_c_kept() -> Iterator[None]:
-    """Let Ctrl-C mean what Python's handler says: MindSpore's first ops replace it in C, by one that sends SIGTERM.
+    """Keep Python's handler of Ctrl-C: MindSpore's first ops replace it in C, by one that sends SIGTERM.
 
-    They do so from a thread, some time after an op was asked for: in here, SIGTERM means what Ctrl-C does.
+    They do so from a thread, some time after the op was called, so inside the context SIGTERM acts like Ctrl-C.
     """
     handler = signal.getsignal(signal.SIGINT)
     if handler is None or threading.current_thread() is not threading.main_thread():
@@ -123,7 +123,7 @@ def _is_running() -> bool:
 
 @contextmanager
 def _watched(kind: Any, *methods: str) -> Iterator[list[str]]:
-    """Yield a list of those *methods* of the class that somebody else has called."""
+    """Yield a list of the *methods* of the class that other code has called."""
     called: list[str] = []
     originals = {name: getattr(kind, name) for name in methods}
 
@@ -144,7 +144,7 @@ def _watched(kind: Any, *methods: str) -> Iterator[list[str]]:
 
 
 def _read(folder: Path) -> list[Call]:
-    """Return the calls in the files; MindSpore writes none where nothing ran."""
+    """Return the calls in the files; MindSpore writes none if nothing ran."""
     calls: list[Call] = []
     for line in _lines(folder, _CALLS):
         name, _, rest = line.split(b";", 2)
@@ -157,7 +157,7 @@ def _lines(folder: Path, pattern: str) -> list[bytes]:
 
 
 def _with_shapes(calls: list[Call], launches: Iterable[tuple[bytes, tuple[Shape, ...]]]) -> list[Call]:
-    """Return *calls* with the input shapes of their launches: those of one name are in the same order."""
+    """Return *calls* with the input shapes of their launches; calls and launches of one name are in the same order."""
     shapes: defaultdict[str, list[tuple[Shape, ...] | None]] = defaultdict(list)
     for name, inputs in launches:
         is_dynamic = any(size < 0 for shape in inputs for size in shape)

@@ -1,8 +1,8 @@
-"""Graphs that MindSpore compiles again, and which argument differs from the last time.
+"""Detect graphs that MindSpore compiles again, and the argument that differs from the last time.
 
-Functions under `mindspore.jit` and cells in graph mode come by one function of MindSpore's before they are compiled
-(2.7 to 2.10). What counts was compiled before in the same test: which test is the first to use a function depends on
-the tests before it.
+Functions under `mindspore.jit` and cells in graph mode pass through one function of MindSpore before they are compiled
+(2.7 to 2.10). Only compilations in the same test count, because the first test to use a function depends on the order
+of tests.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+# Its module in 2.10, and before.
 _MODULES, _FUNCTION = ("mindspore.graph.api", "mindspore.common.api"), "_check_recompile"
-"""Where it is in 2.10, and before."""
 _MADE_ANEW = "another one is made each time"
 _OTHER = "its constants or parameters, or whether gradients are wanted, are others"
+# Receives each recompiled function and the reason.
 Again = Callable[[str], None]
-"""Is told what is compiled again, and why."""
 
 
 class Recompiled:
-    """Hears of each graph that is compiled."""
+    """Observes each compiled graph."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], tuple[str, Mapping[str, str]]] = {}
@@ -36,7 +36,7 @@ class Recompiled:
 
     @contextmanager
     def told(self, again: Again) -> Iterator[bool]:
-        """Call *again* for each graph that is compiled again until the context ends; yield whether MindSpore tells."""
+        """Call *again* for each recompiled graph until the context ends; yield whether MindSpore reports them."""
         self._again = again
         try:
             yield self.listen()
@@ -44,7 +44,7 @@ class Recompiled:
             self._again = None
 
     def listen(self) -> bool:
-        """Hear of all that is compiled from now on; return whether this version of MindSpore tells."""
+        """Observe all compilations from now on; return whether this version of MindSpore reports them."""
         if self._listens:
             return True
         for name in _MODULES:
@@ -64,7 +64,7 @@ class Recompiled:
         return heard
 
     def _compiles(self, shown: str, full: str, is_cell: bool, created: str, arguments: Mapping[str, str]) -> None:
-        # A function of the user's is one, however often it is made. A model may have many cells of one class, and
+        # A function of the user is one, however often it is made. A model may have many cells of one class, and
         # MindSpore makes one function (`after_grad`) for each gradient.
         key = shown, created if is_cell or full.startswith("mindspore.") else ""
         before, self._last[key] = self._last.get(key), (created, arguments)

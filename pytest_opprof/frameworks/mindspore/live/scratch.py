@@ -1,6 +1,6 @@
-"""Where MindSpore writes for us: a folder of this process, deleted when it ends.
+"""The folder of this process into which MindSpore writes for opprof, deleted when the process ends.
 
-One for all windows: to delete a folder takes 0.01 ms in memory and 4 ms on a disk.
+One for all windows, since deleting a folder takes 0.01 ms in memory and 4 ms on a disk.
 """
 
 from __future__ import annotations

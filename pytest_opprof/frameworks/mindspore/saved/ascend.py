@@ -51,12 +51,12 @@ _TYPE = {
 }
 _TENSOR = re.compile(r"(in|out)put_(\d{1,4})", re.IGNORECASE)
 _SHAPE = re.compile(r"(?:-?\d{1,18}(?:, ?-?\d{1,18})*)?")
+# The data type that MindSpore writes from 2.2 on for CANN's N/A.
 _NOT_KNOWN = "0"
-"""The data type that MindSpore writes from 2.2 on where CANN has N/A."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the folder holds the ops of an AI core."""
+    """Return True if the folder holds the ops of an AI core."""
     return place.is_folder and not common.is_newer(place) and common.home_of(place, common.ASCEND_FILES) is not None
 
 
@@ -85,7 +85,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 class _Node(NamedTuple):
-    """What framework_raw says about an op, as fields of its SavedOp."""
+    """The facts of framework_raw about an op, as fields of its SavedOp."""
 
     type: str
     input_shapes: tuple[Shape, ...] | None = None
@@ -97,7 +97,7 @@ class _Node(NamedTuple):
 
 
 def _nodes(session: common.Session) -> dict[str, _Node]:
-    """Return what is known of each op, by name; only the type where its calls differ."""
+    """Return the facts about each op, by name; only the type if its calls differ."""
     place = session.file("framework_raw_{}.csv")
     if place is None:
         return {}
@@ -181,7 +181,7 @@ def _types(session: common.Session, place: Place) -> list[SavedOp]:
 
 
 def _aicpu(session: common.Session, detail: Place | None) -> list[SavedOp]:
-    """Return the ops of the AI CPU, where the table of ops does not have them."""
+    """Return the ops of the AI CPU, if the table of ops lacks them."""
     place = session.file("aicpu_intermediate_{}.csv")
     others = tables.table(detail, _DETAIL).columns if detail else {}
     if place is None or "task type" in others:

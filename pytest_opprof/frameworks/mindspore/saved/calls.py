@@ -1,4 +1,4 @@
-"""The calls of ops on a CPU as MindSpore writes them, and their input shapes: the first two files of `cpu`.
+"""The calls of ops in MindSpore's CPU files, and their input shapes: the first two files of `cpu`.
 
 Memory: at most 5 times `MOST_BYTES`.
 """
@@ -21,16 +21,16 @@ from ...files.place import Place
 from ..file_lines import launch, op_type, starts_and_times, threads_of
 from . import folder as common
 
+# Bytes of one file, 128 MiB: 5 million calls.
 MOST_BYTES = 1 << 27
-"""Bytes of one file, 128 MiB: 5 million calls."""
+# Bytes of one launch, 64 KiB: real ones have about 100.
 MOST_LAUNCH = 1 << 16
-"""Bytes of one launch, 64 KiB: real ones have about 100."""
 
 _NAME = re.compile(rb"([^;\n]{1,4096});[^;\n]{1,256};")
 _CALL = re.compile(rb"(?:\d{1,18}|[1-8]\d{18}),\d{1,9}(?:\.\d*)?(?:e-\d+|e\+0[0-8])?,\d+")
 _UNTIMED = re.compile(rb"\d{1,19},(?:[+-]?nan|n/a|null|none)?,\d+", re.IGNORECASE)
+# Bytes of a line that are split at once.
 _BLOCK = 1 << 16
-"""Bytes of a line that are split at once."""
 
 Inputs = tuple[Shape, ...]
 
@@ -45,7 +45,7 @@ class Calls:
     threads: array[int] = field(default_factory=lambda: array("q"))
 
     def sort(self) -> None:
-        """Sort the calls by time: those of several threads may not be in order."""
+        """Sort the calls by time, because calls of several threads may be out of order."""
         if any(map(gt, self.starts, islice(self.starts, 1, None))):
             order = sorted(range(len(self.starts)), key=self.starts.__getitem__)
             self.starts = array("q", map(self.starts.__getitem__, order))
@@ -53,7 +53,7 @@ class Calls:
             self.threads = array("q", map(self.threads.__getitem__, order))
 
     def record(self, times: Sequence[int], inputs: Inputs | None) -> SavedOp:
-        """Return the record of the calls that took *times*."""
+        """Return the record of calls with these *times*."""
         return SavedOp(
             name=self.name,
             type=op_type(self.name),
@@ -66,7 +66,7 @@ class Calls:
 
 
 def read_calls(session: common.Session, place: Place) -> list[Calls]:
-    """Return the ops with their calls. Raises TraceError for a line that is broken."""
+    """Return the ops with their calls. Raises TraceError for a broken line."""
     ops: dict[str, Calls] = {}
     content = place.read(MOST_BYTES)
     for number, at, end in _lines(session, place, content):
@@ -93,7 +93,7 @@ def read_calls(session: common.Session, place: Place) -> list[Calls]:
 
 
 def _lines(session: common.Session, place: Place, content: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of each line, where it begins and where it ends; of a cut line, where its last call ends."""
+    """Yield the number, start and end of each line; of a cut line, the end of its last call."""
     at = number = 0
     while at < len(content):
         number += 1
@@ -139,7 +139,7 @@ def _broken(place: Place, number: int, found: bytes, expected: str) -> TraceErro
 
 
 def records_of(session: common.Session, ops: list[Calls]) -> list[SavedOp]:
-    """Return the records of *ops* in the order of their first calls: one for each input shape that is known."""
+    """Return the records of *ops* in the order of their first calls: one for each known input shape."""
     launches = session.file("cpu_framework_{}.txt")
     shapes = _inputs(session, launches, ops) if launches else {}
     firsts: list[tuple[int, SavedOp]] = []
@@ -157,9 +157,9 @@ def records_of(session: common.Session, ops: list[Calls]) -> list[SavedOp]:
 
 
 def _inputs(session: common.Session, place: Place, ops: list[Calls]) -> dict[int, list[Inputs]]:
-    """Return the input shapes of each call, by the index of the op, where they are known.
+    """Return the known input shapes of each call, by the index of the op.
 
-    A launch only has the last part of the op's name. Ops with the same last part share its launches: the first launch
+    A launch has only the last part of the op's name. Ops with the same last part share its launches: the first launch
     belongs to the first call of any of them, and so on.
     """
     launched = _launches(session, place)

@@ -11,7 +11,7 @@ cpu_op_detail_info_0.csv       calls and total (ms) by full name: a cross-check,
 cpu_op_type_info_0.csv         the same by op type, in ms though the header does not say so: a cross-check. Its
                                ``execution_frequency(per-step)`` is not per step, and is never read
 cpu_ms_memory_record_0.txt     timestamp (ns), bytes allocated. It repeats the records of the earlier sessions of the
-                               process: only those between the start of the first op and the end of the last are read
+                               process: only records between the start of the first op and the end of the last are read
 ============================== ========================================================================================
 
 The op type is the last part of the full name without ``-op12``. An op has a record for each of its input shapes. The
@@ -41,7 +41,7 @@ TITLE = "MindSpore on the CPU"
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the folder holds CPU ops and no ops of an accelerator, or a session in which nothing ran."""
+    """Return True if the folder holds CPU ops and no ops of an accelerator, or an empty session."""
     if not place.is_folder or common.is_newer(place):
         return False
     if common.home_of(place, common.CPU_FILES):
@@ -50,7 +50,7 @@ def recognises(place: Place) -> bool:
 
 
 def ranks(place: Place) -> list[int] | list[None]:
-    """Return the ranks whose files are here; [None] for a session in which nothing ran."""
+    """Return the ranks whose files are here; [None] for an empty session."""
     return common.ranks_of(place, common.CPU_FILES) or [None]
 
 
@@ -62,7 +62,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline | None:
-    """Return when the ops ran; None where only their sums are known. Raises TraceError."""
+    """Return the timeline; None if only the sums of times are known. Raises TraceError."""
     from ....timeline.spans import Kind, Lane, Timeline
 
     session = common.open_session(place, common.CPU_FILES, options)
@@ -111,7 +111,7 @@ def host_records(session: common.Session) -> list[SavedOp]:
 
 
 def _is_of_an_empty_session(place: Place) -> bool:
-    """Tell whether a folder that MindSpore made holds only its own log."""
+    """Return True for a folder of MindSpore that holds only its own log."""
     if not place.path.name.endswith("_ascend_ms"):
         return False
     children = {child.path.name: child for child in place.children()}
@@ -147,7 +147,7 @@ def _type_sums(session: common.Session, place: Place) -> common.Sums:
 
 
 def _peak(session: common.Session, place: Place, ops: list[Calls]) -> int | None:
-    """Return the most bytes allocated while the ops ran."""
+    """Return the largest number of bytes allocated while the ops ran."""
     begin = min(op.starts[0] for op in ops)
     end = max(start + ns for op in ops for start, ns in zip(op.starts, op.times))
     table = tables.table(place, {})

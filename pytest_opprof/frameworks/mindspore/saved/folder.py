@@ -1,6 +1,6 @@
-"""What the three formats of MindSpore share: a folder with a set of small files for each rank, which repeat each other.
+"""Shared by the three formats of MindSpore: a folder with a set of small files for each rank, which repeat each other.
 
-`cpu` reads the ops that ran on a CPU, `gpu` and `ascend` those on an accelerator. MindSpore up to 2.4 writes into
+`cpu` reads the ops of a CPU, `gpu` and `ascend` the ops of an accelerator. MindSpore up to 2.4 writes into
 ``<output_path>/profiler/``, 2.5 and later into ``<host>_<pid>_<time>_ascend_ms/FRAMEWORK/`` (on a CPU too). The number
 at the end of each name, ``cpu_op_detail_info_0.csv``, is the rank.
 
@@ -24,29 +24,29 @@ from ...files.place import Place
 if TYPE_CHECKING:
     from ...files.options import Options
 
+# Different ops of a profile, or rows of a table: 200 MB. A large network has 20 000.
 MOST_OPS = 200_000
-"""Different ops of a profile, or rows of a table: 200 MB. A large network has 20 000."""
 CPU_FILES = ("cpu_op_execute_timestamp", "cpu_op_detail_info")
 GPU_FILES = ("gpu_op_detail_info", "gpu_op_type_info")
+# The names of the files of each format begin with these.
 ASCEND_FILES = ("aicore_intermediate",)
-"""The names of the files of each format begin with these."""
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 _FOLDERS = ("FRAMEWORK", "profiler")
 _RANK = re.compile(r"_(\d{1,9})(?:_detail|_type)?\.(?:csv|txt)$")
 _NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+# MindSpore adds up times in float32 (its OpInfo): each addition may lose this share of the sum.
 _FLOAT32 = 6e-8
-"""MindSpore adds up times in float32 (its OpInfo): each addition may lose this share of the sum."""
+# The share lost by writing a sum and its parts with 6 significant digits.
 _DIGITS = 1.1e-5
-"""The share that is lost by writing a sum and its parts with 6 significant digits."""
 _MOST_LISTED = 5
 NOTHING_RAN = (
     "holds no op. MindSpore writes no file at all when nothing ran while it recorded, or when it was killed:"
     " run the network between start() and stop()"
 )
 
+# Calls and ns by op.
 Sums = Mapping[str, tuple[int, "float | None"]]
-"""Calls and ns by op."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Session:
         self.untimed = Untimed(self.partial)
 
     def file(self, name: str) -> Place | None:
-        """Return the file *name*, in which ``{}`` stands for the rank; None if it is not there."""
+        """Return the file *name*, in which ``{}`` stands for the rank; None if it does not exist."""
         found = self.home.file(name.format(self.rank))
         return found if found.path.is_file() else None
 
@@ -75,10 +75,9 @@ class Session:
             yield number, cells
 
     def nanoseconds(self, table: tables.Table, row: int, column: str, cell: str, calls: int = 1) -> int | None:
-        """Return the time of *calls*, of which each takes the time in *cell*; None where there is no such column.
+        """Return the time of *calls*, each of which takes the time in *cell*; None without such a column.
 
-        The unit is that of the header; ms where MindSpore leaves it out. With ``--partial``, None for a cell without a
-        time too.
+        The unit is the header's; ms if MindSpore leaves it out. With ``--partial``, None for a cell without a time too.
         """
         if column not in table.columns:
             return None
@@ -92,12 +91,14 @@ class Session:
         self.remarks.append(f"{place.path.name} is cut in {what}, the end of which is left out")
 
     def require_rows(self, detail: Place, records: list[SavedOp], types: Place, told: list[SavedOp]) -> None:
-        """Raise TraceError where the table of ops is empty but that of types is not, which could not replace it."""
+        """Raise TraceError if the table of ops is empty but that of types is not, since it could not replace the
+        ops.
+        """
         if told and not records:
             raise TraceError(f"{detail}: has no rows, but {types.path.name} has; was it copied whole?")
 
     def check(self, what: str, told: Sums, found: Sums) -> None:
-        """Remark on each op for which the file *what* has other calls or times (*told*) than were *found*."""
+        """Remark on each op for which the file *what* has other calls or times (*told*) than *found*."""
         lines = [line for op in {**told, **found} if (line := _difference(op, told.get(op), found.get(op)))]
         if lines:
             more = [f"{len(lines) - _MOST_LISTED} more"] if len(lines) > _MOST_LISTED else []
@@ -111,7 +112,7 @@ class Session:
         peak_memory: int | None = None,
         inferred_types: bool = False,
     ) -> SavedProfile:
-        """Return the profile. Raises TraceError where it has no ops."""
+        """Return the profile. Raises TraceError without ops."""
         if not records:
             raise TraceError(f"{self.home}: {NOTHING_RAN}")
         version, mode = _info(self)
@@ -127,7 +128,7 @@ class Session:
 
 
 def is_newer(place: Place) -> bool:
-    """Tell whether MindSpore 2.5 or later wrote the folder on Ascend: the package `ascend` reads it."""
+    """Return True if MindSpore 2.5 or later wrote the folder on Ascend: the package `ascend` reads it."""
     output = place.file(OUTPUT)
     return any(output.files(pattern) for pattern in ("kernel_details*.csv", "op_statistic*.csv", "*.db"))
 
@@ -192,7 +193,7 @@ def _difference(op: str, told: tuple[int, float | None] | None, found: tuple[int
 
 
 def _info(session: Session) -> tuple[str, str]:
-    """Return MindSpore's version and its mode, where a profiler_info tells them."""
+    """Return MindSpore's version and its mode, from a profiler_info if there is one."""
     import msgspec
 
     class Info(msgspec.Struct):

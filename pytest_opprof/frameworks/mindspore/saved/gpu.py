@@ -33,7 +33,7 @@ TITLE = "MindSpore on a GPU"
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the folder holds the ops of a GPU."""
+    """Return True if the folder holds the ops of a GPU."""
     return place.is_folder and not common.is_newer(place) and common.home_of(place, common.GPU_FILES) is not None
 
 
@@ -61,7 +61,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def _details(session: common.Session, place: Place, kernels: list[SavedKernel] | None) -> list[SavedOp]:
-    """Return the ops, and remark where the kernels disagree with them."""
+    """Return the ops, and remark on disagreements with the kernels."""
     table = tables.table(place, {})
     op = ("op full name", "op type", "op occurrences", "op total time")
     columns = (*op, "cuda activity cost time", "cuda activity call count")
@@ -100,7 +100,7 @@ def _types(session: common.Session, place: Place) -> list[SavedOp]:
 
 
 def _kernels(session: common.Session, place: Place) -> list[SavedKernel]:
-    """Return the kernels; those that differ only in their grid are one."""
+    """Return the kernels, with different grids joined."""
     table = tables.table(place, {})
     columns = ("name", "op full name", "stream id", "occurrences", "total duration")
     table.require(*columns)

@@ -1,15 +1,14 @@
 """Graphs that MindSpore saves as text while it compiles (``save_graphs``, ``MS_DEV_SAVE_GRAPHS``): ops, without a run.
 
-A folder has a file for each stage of each graph that was compiled, ``24_execute_0097.ir``: the number of the stage, its
-name, and a number that grows with each file. A new graph begins where the number of the stage falls. Passes inside of a
-stage are ``opt_pass_7_..._0021.ir``; ``hwopt_...`` and ``graph_build_0_0094.ir`` have one of the parts that the backend
-makes of the graph. The folder's profile is the last numbered stage, or the one that is asked for.
+A folder has a file for each stage of each compiled graph, ``24_execute_0097.ir``: the number of the stage, its name,
+and a number that grows with each file. A new graph begins where the number of the stage falls. Passes inside of a stage
+are ``opt_pass_7_..._0021.ir``; ``hwopt_...`` and ``graph_build_0_0094.ir`` have one of the parts that the backend makes
+of the graph. The folder's profile is the last numbered stage, or the requested one.
 
 A file is ``# IR entry: @name``, ``# Total subgraphs: 6`` and the sub-graphs, ``subgraph @name() {`` to ``}``. Nodes:
-`nodes`. What calls a sub-graph is no op, and neither are nodes that only say what belongs together.
-FLOPs are those of products and convolutions. Ops have the type of the node: kernels of ``graph_build`` that stand for
-one op, or that a kernel's dtype needs, are ops there.
-Seen: 2.0.0, 2.7.1 and 2.10.0, CPU.
+`nodes`. A call of a sub-graph is no op, and neither are nodes for grouping. FLOPs are those of products and
+convolutions. Ops have the type of the node: kernels of ``graph_build`` that stand for one op, or that a kernel's dtype
+needs, are ops there. Tested: 2.0.0, 2.7.1 and 2.10.0, CPU.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ _BEGIN = re.compile(rb"\s*#\s*IR entry\s*:\s*@")
 _ENTRY = re.compile(r"#\s*IR entry\s*:\s*@(\S+)")
 _TOTAL = re.compile(r"#\s*Total subgraphs?\s*:\s*(\d{1,9})")
 _SUBGRAPH = re.compile(r"subgraph @(\S+?)(?:\(| parent: )")
+# A call of a sub-graph, or of a node's output: ``%3[@FuncUnion(@one, Partial(@other))]()``.
 _CALL = re.compile(r"call (@[^\s(]+)\(|%\d+\[([^\]]*)\]\(")
-"""Of a sub-graph, or of what a node gives: ``%3[@FuncUnion(@one, Partial(@other))]()``."""
 _UNION = "FuncUnion"
 _NAMED = re.compile(r"@+([^@\s,()\[\]{}]+)")
 _FILE = re.compile(r"(?:(\d+)_)?(.+?)_(\d{4,9})\.ir(?:\.gz)?")
+# The part of a file name that distinguishes the parts of a graph.
 _PART = re.compile(r"_(?:kernel_graph)?\d+\b|_\d+$")
-"""What tells the parts of a graph apart in the names of their files."""
+# Begins the names of passes inside a stage.
 _PASS = re.compile(r"opt_pass_\d+_")
-"""Begins the names of what is inside of a stage."""
 _RANK = re.compile(r"rank_(\d{1,6})")
 _PARTS = "each part of the graph is counted once: how often it runs is not in the file"
+# Begin the names of files that have a part of a graph.
 _OF_BACKEND = ("graph_", "hwopt_")
-"""Begin the names of files that have a part of a graph."""
+# Begins the names of nodes of a backward pass, which have the lines of their forward nodes.
 _GRADIENTS = "Gradients/"
-"""Begins the names of nodes of a backward pass, whose lines are those of what they are the gradients of."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the text begins as a graph does, or the folder has stages of graphs."""
+    """Return True if the text begins like a graph, or the folder has stages of graphs."""
     if place.is_folder:
         return any(_BEGIN.match(file.head) for file, *_ in _stages(place)[:1])
     return _BEGIN.match(place.head) is not None
@@ -69,10 +68,10 @@ def ranks(place: Place) -> list[int] | list[None]:
 
 
 def stages(place: Place, stage: str | None) -> list[tuple[Place, ...]]:
-    """Return the files of a *stage* of each graph in a folder: its last numbered stage, where None is asked for.
+    """Return the files of a *stage* of each graph in a folder; for None, of its last numbered stage.
 
     *stage* is the name of a file, with or without its numbers: ``24_execute``, ``execute``, ``graph_build``. Raises
-    TraceError for a stage that is not there, and where the folder has the files of two runs.
+    TraceError for a missing stage, and if the folder has the files of two runs.
     """
     files = _stages(place)
     numbers = [number for *_, number in files]
@@ -99,7 +98,7 @@ def stages(place: Place, stage: str | None) -> list[tuple[Place, ...]]:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the ops. Takes memory for these, which `programs.Size` bounds, and for a line. Raises TraceError."""
+    """Return the ops. `programs.Size` bounds their memory and that of a line. Raises TraceError."""
     files = options.files or (place,)
     size, graphs, entries = Size(), dict[str, Subgraph](), list[str]()
     for number, file in enumerate(files):
@@ -123,7 +122,7 @@ class _Text:
     """The text of one file."""
 
     def __init__(self, place: Place, size: Size, sites: bool, prefix: str) -> None:
-        """*prefix* tells the sub-graphs of the file from those of another one."""
+        """*prefix* distinguishes the sub-graphs of the file from another file's."""
         self.graphs: dict[str, Subgraph] = {}
         self.entry = ""
         self._place = place
@@ -194,8 +193,8 @@ class _Text:
         )
 
 
+# A file, the number and the name of its stage, and the number of the file.
 _Stage = tuple[Place, "int | None", str, int]
-"""A file, the number and the name of its stage, and the number of the file."""
 
 
 def _stages(folder: Place) -> list[_Stage]:
@@ -222,7 +221,7 @@ def _graphs(files: list[_Stage]) -> Iterator[list[_Stage]]:
 
 
 def _may_run_often(files: tuple[Place, ...]) -> bool:
-    """Tell whether these are parts of a graph of several sub-graphs, or nobody knows of how many."""
+    """Return True if these are parts of a graph of several sub-graphs, or of unknown number."""
     if not _whole(files[0]).startswith(_OF_BACKEND):
         return False
     graphs = _graphs(_stages(Place(files[0].path.parent)))

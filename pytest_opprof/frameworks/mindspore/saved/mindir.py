@@ -3,13 +3,12 @@
 A protobuf, ``ModelProto`` of MindSpore's ``mind_ir.proto``: ir_version 1, producer_name 2, model_version 5, graph 7,
 functions 8, primitives 12. ``GraphProto``: node 1, name 2, parameter 3, input 5. ``NodeProto``: input 1, output 2,
 op_type 4, attribute 5, domain 7, which is the name with its scope. An op_type is ``REF::`` and the name of a primitive
-(name 1, op_type 2), of a graph that is called, or of a value that is: of a ``Partial`` of a graph, or of a ``Switch``
-between two. The attribute ``shape`` of a node has the tensors that it gives (12), of several in its values (17).
+(name 1, op_type 2), of a called graph, or of a value that is one: a ``Partial`` of a graph, or a ``Switch`` between
+two. The attribute ``shape`` of a node has the tensors that it gives (12), of several in its values (17).
 ``TensorProto``: dims 1, data_type 2, name 7.
 
-Dtypes and shapes are those in the model; there are no lines. Weights are skipped: the file is mapped, not read. A model
-that is encrypted is none.
-Seen: 2.0.0, 2.7.1 and 2.10.0.
+Dtypes and shapes are those in the model; there are no lines. Weights are skipped: the file is mapped, not read. An
+encrypted model is not recognised. Tested: 2.0.0, 2.7.1 and 2.10.0.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from ..work import flops
 from .subgraphs import Subgraph, counted
 
 TITLE = "MindSpore model (MINDIR)"
+# The first two fields: the version, and the program that wrote the file.
 _BEGIN = re.compile(rb"\n[\x01-\x20][\w.\-]+\x12\tMindSpore", re.DOTALL)
-"""The first two fields: the version, and the program that wrote the file."""
 _REFERENCE = "REF::"
 _CONSTANT = "Constant"
 _NO_NODES = NO_OPS | {_CONSTANT}
@@ -50,19 +49,19 @@ _DTYPES = dict(
 
 
 class _Tensor(NamedTuple):
-    """The dtype and shape of a tensor, as the model has them."""
+    """The dtype and shape of a tensor in the model."""
 
     dtype: str
     shape: Shape
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the file begins as MindSpore's models do."""
+    """Return True if the file begins like a MindSpore model."""
     return _BEGIN.match(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the ops. Takes memory for these, at most `MOST_OPS`, and for names of values. Raises TraceError."""
+    """Return the ops, at most `MOST_OPS`; memory is needed for these and for names of values. Raises TraceError."""
     with content(place) as data:
         model = _Model(data)
         try:
@@ -88,9 +87,9 @@ class _Model:
         self._data = data
         self._primitives: dict[str, str] = {}
         self._tensors: dict[str, tuple[_Tensor, ...]] = {}
-        """What each value is; () for what is no tensor."""
+        """The tensors of each value; () for a value without tensors."""
         self._functions: dict[str, frozenset[str]] = {}
-        """The graphs that each value may be, which is a function."""
+        """The graphs that each function value may be."""
         self._ops = 0
 
     def read(self) -> None:
@@ -199,7 +198,8 @@ class _Model:
         return found
 
     def _tensor(self, message: Field) -> tuple[str, _Tensor, bool]:
-        """Return the name of a tensor, its dtype and shape, and whether it has data: a dtype is one without.
+        """Return the name of a tensor, its dtype and shape, and whether it has data; a tensor without data denotes a
+        dtype.
 
         Raises Broken.
         """
@@ -222,6 +222,6 @@ class _Model:
 
 
 def _static(tensors: list[_Tensor] | tuple[_Tensor, ...]) -> tuple[Shape, ...] | None:
-    """Return the shapes, or None where one is known only when it runs."""
+    """Return the shapes, or None if one is dynamic."""
     shapes = tuple(tensor.shape for tensor in tensors)
     return shapes if all(size >= 0 for shape in shapes for size in shape) else None

@@ -1,7 +1,7 @@
-"""Sub-graphs of a graph that MindSpore saved: how often each runs, as far as the graph says.
+"""Count the runs of sub-graphs in a saved MindSpore graph, as far as the graph determines them.
 
-A loop is a sub-graph that calls itself through others, a branch a call of one of several sub-graphs. How often a loop
-runs and which branch is taken is known only when it runs: loops and each branch count once, and the profile says so.
+A loop is a sub-graph that calls itself through others, a branch a call of one of several sub-graphs. The number of
+iterations and the chosen branch are known only at run time: loops and each branch count once, and the profile says so.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...files.programs import ONCE, Function, executed
 
 @dataclass
 class Subgraph(Function):
-    """The ops of a sub-graph, which others it calls, and which of these are branches."""
+    """The ops of a sub-graph, its calls of others, and whether it branches."""
 
     branches: bool = False
     """Whether it calls one of several sub-graphs."""
     named: set[str] = field(default_factory=set)
-    """The sub-graphs that it hands on as values. One that no node calls runs once, as far as is known."""
+    """The sub-graphs that it passes on as values. If no node calls one, it counts once."""
 
     def call(self, names: Iterable[str]) -> None:
         """Add a call of one of the sub-graphs *names*."""
@@ -35,9 +35,9 @@ class Subgraph(Function):
 def counted(
     place: Place, graphs: Mapping[str, Subgraph], entries: Iterable[str]
 ) -> tuple[tuple[SavedOp, ...], tuple[str, ...]]:
-    """Return the ops of the graphs *entries* with the number of times that each runs, and what is not known of that.
+    """Return the ops of the graphs *entries* with the number of runs of each, and remarks on unknown numbers.
 
-    Raises TraceError where there are no ops, and where a sub-graph is missing.
+    Raises TraceError without ops, and if a sub-graph is missing.
     """
     called = {name for graph in graphs.values() for name in graph.called}
     handed_on = False
@@ -57,7 +57,7 @@ def counted(
 
 
 def _without_loops(graphs: Mapping[str, Subgraph]) -> set[str]:
-    """Remove the calls that lead back to a sub-graph that calls them; return the sub-graphs where loops begin."""
+    """Remove the calls that lead back to a calling sub-graph; return the sub-graphs where loops begin."""
     begins: set[str] = set()
     done: dict[str, bool] = {"": False}
     stack: list[tuple[str, Iterator[str]]] = [("", iter([*graphs[""].called]))]

@@ -1,1 +1,1 @@
-"""NumPy and SciPy: machine code leads the pointers of NumPy's calls past an observer."""
+"""NumPy and SciPy: machine code redirects the pointers of NumPy's calls to observers."""

@@ -1,6 +1,7 @@
 """The arrays among the arguments and results of an op: their dtypes and shapes, and which are views of others.
 
-Nothing here runs code of another package: attributes are read as `numpy.ndarray` has them, whatever a subclass says.
+Nothing here runs code of another package: attributes are read as `numpy.ndarray` has them, whatever a subclass
+overrides.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ from ..work import Attributes
 
 _ndarray, _generic = np.ndarray, np.generic
 NUMBERS = frozenset(map(id, (int, float, str, complex, bool, type(None))))
+# By `id`, because looking a class up, or comparing it, may run the code of its metaclass.
 _PLAIN = NUMBERS | {id(np.ndarray)}
-"""By `id`: to look a class up, or to compare it, may run the code of its metaclass."""
 _TEXT = frozenset(map(id, (int, str, bool)))
 _SHOWN = frozenset(map(id, (float, complex, type(None), tuple, list, slice)))
 dtype_of = np.ndarray.dtype.__get__
 _shape_of = np.ndarray.shape.__get__
 _base_of = np.ndarray.base.__get__
+# Without the dispatcher, which is observed.
 _may_share_memory: Any = getattr(np.may_share_memory, "_implementation", np.may_share_memory)
-"""Without the dispatcher, which is observed."""
 _mro_of = type.__dict__["__mro__"].__get__
+# A letter in place of a dtype that is never freed, because programs may count references to it, as NumPy's tests do.
 _KNOWN = {id(np.dtype(code)): code for code in np.typecodes["All"] if code not in "SUVMm"}
-"""A letter in the place of a dtype that is never freed: programs may count references to it, as NumPy's tests do."""
+# The `id` of each dtype that is never freed.
 LASTING = frozenset(_KNOWN)
-"""The `id` of each dtype that is never freed."""
+# Numbers of dtypes below it are NumPy's own: ``NPY_NTYPES_LEGACY``.
 _BUILTIN = 24
-"""Numbers of dtypes below it are NumPy's own: ``NPY_NTYPES_LEGACY``."""
+# Of a list; of a longer one the first.
 MOST_ITEMS = 10_000
-"""Of a list; of a longer one the first."""
 _FIRST = slice(MOST_ITEMS)
 
 
 def letter_of(dtype: Any) -> Any:
-    """Return the letter or text of a *dtype*, to keep no reference to it; itself where it is none of NumPy's own."""
+    """Return the letter or text of a *dtype*, to keep no reference to it; itself if it is not NumPy's own."""
     return _KNOWN.get(id(dtype)) or (dtype.str if 0 <= dtype.num < _BUILTIN else dtype)
 
 
@@ -53,8 +54,8 @@ def arrays_in(values: Any, depth: int = 8) -> list[Any]:
 
 
 def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
-    """Return dtype or its letter, shape, dtype ... of the arrays and NumPy scalars in *values*, also in lists."""
-    # Flat, and without `arrays_in`: this runs twice for every op.
+    """Return dtype or its letter, shape, dtype ... of the arrays and NumPy scalars in *values*, lists included."""
+    # Flat, and without `arrays_in`, since this runs twice for every op.
     found: list[Any] = []
     for value in values:
         kind = type(value)
@@ -80,9 +81,9 @@ def tensors_in(values: Any, depth: int = 8) -> tuple[Any, ...]:
 
 
 def is_delegated(values: Any, protocol: str, in_lists: bool = False) -> bool:
-    """Tell whether NumPy hands the call to another class, which has the *protocol*, as ``__array_ufunc__``.
+    """Return True if NumPy hands the call to another class with the *protocol*, such as ``__array_ufunc__``.
 
-    Then it is that class that asks for ops.
+    That class then calls the ops.
     """
     for value in values:
         kind = type(value)
@@ -102,7 +103,7 @@ def is_delegated(values: Any, protocol: str, in_lists: bool = False) -> bool:
 
 
 def attributes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attributes:
-    """Return the arguments as text where they are neither arrays nor numbers; in the place of an array is None."""
+    """Return the arguments as text if they are neither arrays nor numbers; an array becomes None."""
 
     def told(value: Any) -> Any:
         kind = id(type(value))
@@ -112,7 +113,7 @@ def attributes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attributes:
 
 
 def is_view(result: Any, args: tuple[Any, ...]) -> bool:
-    """Tell whether *result*, or the first of its items, is one of *args* or a view of one."""
+    """Return True if *result*, or the first of its items, is one of *args* or a view of one."""
     first = result[0] if type(result) in (list, tuple) and result else result
     # A view has a base. Most results have none and need no comparison.
     if not issubclass(type(first), np.ndarray):
@@ -132,11 +133,11 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 for _code in _KNOWN.values():
-    dtype_name(np.dtype(_code))  # not at its first use: what is kept would be one reference more
+    dtype_name(np.dtype(_code))  # not at its first use, which would add a reference
 
 
 def copied_dtypes(source: object, destination: Any) -> tuple[str, ...]:
-    """Return the dtypes of a copy from *source* to *destination*; nothing if *source* is no array."""
+    """Return the dtypes of a copy from *source* to *destination*; empty if *source* is no array."""
     if not issubclass(type(source), np.ndarray):
         return ()
     return dtype_name(dtype_of(source)), dtype_name(dtype_of(destination))

@@ -1,4 +1,4 @@
-"""NumPy: the ops that a program asks for while a window is open, seen where NumPy is called."""
+"""The backend for NumPy: the ops that a program calls while a window is open."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class NumpyBackend(Backend):
         self._is_recording = False
 
     def unavailable(self) -> str | None:
-        """Say why calls of NumPy cannot be observed here."""
+        """Return why calls of NumPy cannot be observed here."""
         return selftest.problem() or None
 
     def in_use(self) -> bool:
-        """Return True where calls can be observed: opprof itself has imported NumPy."""
+        """Return True if calls can be observed, since opprof itself has imported NumPy."""
         return not selftest.problem()
 
     @contextmanager
@@ -52,7 +52,7 @@ class NumpyBackend(Backend):
             recording.fill()
         finally:
             self._is_recording = False
-            open_.clear()  # or the log and the recording would keep each other
+            open_.clear()  # otherwise the log and the recording would keep each other alive
             recording.stop()
         if late := hook.late_modules():
             log.unseen.extend(f"{calls}, first imported in the window" for calls in late)
@@ -64,5 +64,5 @@ class NumpyBackend(Backend):
 
 
 def backend() -> NumpyBackend:
-    """Return the backend (the entry point calls this)."""
+    """Return the backend (for the entry point)."""
     return NumpyBackend()

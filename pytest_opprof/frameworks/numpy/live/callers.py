@@ -1,4 +1,4 @@
-"""Who asked for an op: the frame that called decides, and the frames around it where NumPy or SciPy called itself."""
+"""Find the caller of an op: the calling frame decides, or the frames around it if NumPy or SciPy called itself."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .function_names import FUNCTIONS_OF_VIEWS, QUERIES, SCIPY_QUERIES
 from .function_names import SCIPY as SCIPY_MODULES
 from .layout import MEMORY, TRACE_LINES
 
+# In place of a node: the code is no part of the program.
 HIDDEN = -1
-"""In the place of a node: what ran is no part of the program."""
 
 
+# The owner of the calling code. A call of the program is an op. A call of NumPy is a part of NumPy's own function; so
+# is a call of SciPy, but casts count there. The standard library, and code run by exec, are BETWEEN: their caller
+# decides. Calls of test tools, other frameworks and opprof are no ops of the program: NOBODY.
 PROGRAM, NUMPY, SCIPY, BETWEEN, NOBODY = range(1, 6)
-"""Whose code calls. What the program calls is an op. What NumPy calls is a part of NumPy's own function; what SciPy
-calls too, but casts count there. The standard library, and what exec runs, are BETWEEN: whoever called them is asked.
-What test tools, other frameworks and opprof call is no op of the program: NOBODY."""
+# By the `id` of a code object, since a look-up by file, or by an object that compares, takes twice as long.
 whose: dict[int, int] = {}
-"""By the `id` of a code object: a look-up by file, or by an object that compares, takes twice as long."""
 _kinds: dict[int, int] = {}
 _TRACED, _HIDDEN, _TEST_TOOL, _IMPORTS = range(1, 5)
+# Keeps every code with a known `id` alive, so that the id stays valid.
 _codes: list[CodeType] = []
-"""All of which the `id` is known: so it stays theirs."""
 
 
 def _kind_of(code: CodeType) -> int:
@@ -41,7 +41,7 @@ def _kind_of(code: CodeType) -> int:
 
 
 def learn(code: CodeType) -> int:
-    """Find out whose *code* is."""
+    """Find the owner of *code*."""
     file = code.co_filename
     _codes.append(code)
     if file.startswith("<frozen importlib"):
@@ -57,8 +57,8 @@ _NUMPY = os.path.join(os.path.dirname(os.path.abspath(np.__file__)), "")
 _TESTS = os.sep + "tests" + os.sep
 _SCIPY = tuple(os.path.join("scipy", *name.split(".")[1:], "") for name in SCIPY_MODULES)
 _OURS = os.path.join(HERE, "")
+# Files of opprof with measured work.
 WORK = [os.path.join(_OURS, *each.split("/")) for each in ("cli/selfcheck/", "frameworks/numpy/live/known_work.py")]
-"""Files of ours with work that is measured."""
 _STANDARD_LIBRARY = os.path.join(os.path.dirname(os.__file__), "")
 
 
@@ -84,7 +84,7 @@ def _whose(file: str) -> int:
 
 
 class Stack(list[Any]):
-    """The rows of a thread that run, the innermost last."""
+    """The running rows of a thread, the innermost last."""
 
     __slots__ = ("thread",)
 
@@ -95,14 +95,14 @@ class Stack(list[Any]):
 
 
 class Table(dict[int, Any]):
-    """The places of a function that was called from one place: by its instruction."""
+    """The places of a function that was called from one place, by its instruction."""
 
     __slots__ = ("called", "code", "is_site", "node", "stack", "thread")
 
     def __init__(self, code: int, node: int, is_site: bool, stack: Stack | None, thread: int) -> None:
         """*code* is the `id` of the code, *node* that of its caller, *is_site* whether its lines have nodes.
 
-        *stack* is that of its *thread*; None where what it calls is no op at once.
+        *stack* is that of its *thread*; None if its calls are not ops at once.
         """
         super().__init__()
         self.code, self.node, self.is_site, self.stack, self.thread = code, node, is_site, stack, thread
@@ -110,52 +110,52 @@ class Table(dict[int, Any]):
         """The table of the function that it called last, by its instruction."""
 
     def __missing__(self, instruction: int) -> int | None:
-        """Return the place of a function without lines of its own, which is its caller's; None where it has some."""
+        """Return the place of a function without lines of its own, which is its caller's; None if it has some."""
         return None if self.is_site else self.node if self.node == HIDDEN else self.node | self.thread << SHIFT
 
 
+# In place of `Ask.about`.
 FUNCTION = "a function of Python, of which only the calls inside are observed"
-"""In the place of what the result of an ask has to tell."""
 SHIFT = 32
+# A place is the node of a chain, and the number of the thread in the bits above; or `HIDDEN`.
 NODE = (1 << SHIFT) - 1
-"""A place is the node of a chain, and the number of the thread in the bits above; or `HIDDEN`."""
 
 
 class Lines:
-    """The nodes of call chains, as `sites.stack.here` finds them; `HIDDEN` for what an import runs.
+    """The nodes of call chains, as `sites.stack.here` finds them; `HIDDEN` for code run by an import.
 
-    A frame that was seen is marked: whoever called it stays there until it returns. So of a deep stack only the frames
-    that are new are walked. Windows use the same lines, one after the other, as tests of one module go the same ways.
+    A visited frame is marked: its callers stay until it returns, so of a deep stack only new frames are walked. Windows
+    share the lines one after the other, because tests of one module take the same paths.
     """
 
     __slots__ = ("_kept", "chains", "inside", "mark", "stacks", "tables", "thread_names")
 
     def __init__(self, with_sites: bool, mark: int) -> None:
         self.chains = Chains() if with_sites else None
-        """None where all nodes are `UNKNOWN`."""
+        """None if all nodes are `UNKNOWN`."""
         self.mark = mark
         """The byte that marks a frame."""
         self.stacks: dict[int, Stack] = {}
         """By thread."""
         self.thread_names: list[str] = []
-        """By number of a thread; empty for the one that asked first."""
+        """By number of a thread; empty for the first one."""
         self.tables: dict[int, Table] = {}
         """By `id` of a marked frame."""
         self.inside: set[int] = set()
-        """The marked frames inside of a function of NumPy: what they call is no op."""
+        """The marked frames inside of a function of NumPy: their calls are no ops."""
         self._kept: dict[tuple[int, int, int], Table] = {}
 
     @property
     def size(self) -> int:
-        """How many tables there are, and frames that had some."""
+        """The number of tables, and of frames that had some."""
         return len(self._kept) + len(self.tables) + len(self.inside)
 
     def entered(self, frame: FrameType) -> Table | None:
-        """Mark a new *frame* and those around it; return its table, None where one of them has none yet."""
+        """Mark a new *frame* and the frames around it; return its table, None if one of them has none yet."""
         mark, tables = self.mark, self.tables
         around = frame.f_back
         found: Table | None
-        if around is not None and MEMORY[id(around) + TRACE_LINES] == mark and id(around) in tables:  # mostly
+        if around is not None and MEMORY[id(around) + TRACE_LINES] == mark and id(around) in tables:  # the common case
             found = tables[id(around)].called.get(around.f_lasti)
             if found is None or found.code != id(frame.f_code) or MEMORY[id(frame) + TRACE_LINES] != UNMARKED:
                 return None
@@ -224,7 +224,9 @@ class Lines:
         return node if node == HIDDEN else node | stack.thread << SHIFT
 
     def is_within(self, frame: FrameType | None) -> bool:
-        """Tell at a glance that NumPy's code that a *frame* called is inside of an op; False says nothing."""
+        """Return True if a quick check shows that NumPy's code called by *frame* is inside of an op; False is
+        inconclusive.
+        """
         for _ in range(4):
             if frame is None:
                 break
@@ -264,11 +266,11 @@ class Lines:
             self.tables.pop(id(frame), None)
 
     def is_marked(self, frame: FrameType) -> bool:
-        """Tell whether a frame is marked."""
+        """Return True if a frame is marked."""
         return MEMORY[id(frame) + TRACE_LINES] == self.mark
 
     def is_inside(self, frame: FrameType) -> None:
-        """Remember that nothing that a frame of NumPy calls is an op."""
+        """Remember that no call of a frame of NumPy is an op."""
         if not frame.f_code.co_flags & _MOVES:
             self.mark_only(frame)
             if self.is_marked(frame):
@@ -276,18 +278,18 @@ class Lines:
 
 
 _marks = cycle(range(4, 256))
+# The marks of shared lines, by whether they have sites.
 _SHARED = {False: 2, True: 3}
-"""The marks of lines that windows share, by whether they have sites."""
+# Shared lines that no window uses now; None for new ones.
 _free: dict[bool, Lines | None] = dict.fromkeys(_SHARED)
-"""Shared lines that no window uses now; None for new ones."""
 _DEEP = 20
 _MOST_THREADS = 100
+# The most kept tables: 0.5 KB each.
 _MOST_TABLES = 100_000
-"""That are kept: 0.5 KB each."""
 
 
 def lines_of(with_sites: bool, is_private: bool) -> Lines:
-    """Return lines for a window: new ones if *is_private*, or where a window around it uses the shared ones."""
+    """Return lines for a window: new ones if *is_private*, or if a window around it uses the shared ones."""
     if is_private or with_sites not in _free:
         return Lines(with_sites, next(_marks))
     return _free.pop(with_sites) or Lines(with_sites, _SHARED[with_sites])
@@ -309,17 +311,17 @@ def _thread_name(ident: int) -> str:
 
 
 UNMARKED = 1
+# Flags of a code whose frame continues under another caller.
 _MOVES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-"""Of a code whose frame goes on under another caller."""
 
 
 _names: dict[int, tuple[CodeType, str]] = {}
 
 
 def function_name(frames: list[FrameType]) -> str:
-    """Return the name of the function of NumPy or SciPy that *frames* are in, the outermost first; none for no op.
+    """Return the name of the NumPy or SciPy function around *frames*, the outermost first; empty for no op.
 
-    That is the first public one: what is around it decorates it.
+    It is the first public one; functions around it are decorators.
     """
     first = ""
     for frame in frames:
@@ -336,7 +338,7 @@ def function_name(frames: list[FrameType]) -> str:
 
 
 def _name(code: CodeType, module: str) -> str:
-    """Return the public name of a function, after a ``?`` where it has none; nothing where it is no op."""
+    """Return the public name of a function, after a ``?`` if it has none; empty if it is no op."""
     if module.startswith(("numpy.testing", "numpy._core.arrayprint", "numpy.core.arrayprint", "numpy._core.getlimits")):
         return ""
     if module.startswith(("numpy.core.getlimits", "numpy._pytesttester", "numpy.f2py")):

@@ -1,7 +1,7 @@
-"""Calls that are alike: an `Ask` is known as a call begins, a `Case` when its result is known, too.
+"""Equal calls: an `Ask` is known when a call begins, a `Case` when its result is known, too.
 
-Most calls of a program repeat an earlier one on the same dtypes and shapes. They find its ask by a key that takes
-0.2 us to make, so that arguments are looked at in full only once.
+Most calls of a program repeat an earlier one on the same dtypes and shapes. They find its ask by a key that takes 0.2
+us to make, so that arguments are fully examined only once.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from .arguments import (
 )
 from .casts import casts_of
 
+# Raw name, dtypes and op, as for `EventLog.name`, then the input of `casts_of`; empty if a call is no op.
 Key = tuple[Any, ...]
-"""Raw name, dtypes and op, as for `EventLog.name`, then what `casts_of` needs; empty where a call is no op."""
 QUIET: Key = ()
+# The question that only the result of a call answers.
 VIEW, CONVERTS, CASTS = "may be a view", "converts its argument", "casts"
-"""What the result of a call has to tell."""
 UFUNCS, FUNCTIONS = "__array_ufunc__", "__array_function__"
+# The most kept asks: 1 KB each.
 MOST_KEPT = 20_000
-"""Asks that are kept: 1 KB each."""
+# The most kept cases of an ask.
 _MOST_RESULTS = 1000
-"""Cases of an ask that are kept."""
+# The most items of a list or tuple in a key.
 _MOST_ITEMS = 8
-"""Of a list or tuple in a key."""
 _ndarray = np.ndarray
+# Arguments whose effect on the result is entirely in the key.
 _IN_KEYS = {"out", "where", "dtype"}
-"""Arguments of which a key has all that decides about the result."""
+# Before NumPy 2 the dtype of a result depended on the values of scalars.
 _IS_2 = int(np.__version__.partition(".")[0]) > 1
-"""Before NumPy 2 the dtype of a result depended on the values of scalars."""
 _SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?"}
 _TYPES = frozenset(map(id, (*_SCALARS, int, float, complex, bool)))
+# Classes that mean a dtype, by `id`.
 _MEAN_DTYPES = _TYPES | {id(object), id(str), id(np.object_), id(np.str_)}
-"""Classes that mean a dtype, by `id`."""
 _DTYPES: tuple[Any, ...] = (int, float, complex, bool)
 PLAIN = NUMBERS | _TYPES | {id(each) for each in (bytes, slice, type(...), type, type(len), type(tensors_in))}
 PLAIN |= {id(type(np.dtype(code))) for code in np.typecodes["All"]}
-"""Classes, by `id`, of arguments of which the class says all: none is an array, none takes calls over."""
+"""Classes, by `id`, of arguments that their class describes fully: none is an array, none takes calls over."""
 
 
 class Op:
@@ -71,10 +71,11 @@ class Op:
         ufunc: Any = None,
         moves: tuple[int, int] | None = None,
     ) -> None:
-        """*about* is what its result has to tell; *protocol* with which another class takes its calls over.
+        """*about* is the question for its result; *protocol* is the attribute by which another class takes its calls
+        over.
 
-        *is_quiet*: it computes nothing, so it is no op, and neither is anything inside. *moves*: which of its
-        arguments it copies, and to which.
+        *is_quiet*: it computes nothing, so neither it nor anything inside is an op. *moves*: the positions of the
+        copied argument and of the destination.
         """
         self.name, self.about, self.protocol, self.is_quiet, self.ufunc = name, about, protocol, is_quiet, ufunc
         self.moves = moves
@@ -83,7 +84,7 @@ class Op:
 
 
 class Case:
-    """What is known of a call that has ended."""
+    """The facts about a call that has ended."""
 
     __slots__ = ("_figures", "_known", "returned")
 
@@ -94,27 +95,27 @@ class Case:
 
     @property
     def figures(self) -> Figures:
-        """What follows from it."""
+        """The figures derived from them."""
         if self._figures is None:
             self._figures = _figures(*self._known)
         return self._figures
 
 
 class Ask:
-    """What is known of a call that begins."""
+    """The facts about a call that begins."""
 
     __slots__ = ("about", "attributes", "cases", "given", "is_sure", "key", "sole")
 
     def __init__(self, key: Key, given: Any = (), attributes: Any = None, about: Any = "") -> None:
         self.key, self.given, self.attributes, self.about = key, given, attributes, about
         self.is_sure = False
-        """Whether all calls have the same case: a ufunc of numbers returns what its arguments decide."""
+        """Whether all calls have the same case: the arguments of a ufunc of numbers determine its result."""
         self.sole: Case | None = None
         self.cases: dict[Any, Case] = {}
-        """By `id` of the dtype and the shape of the array that is returned, or by `id` of the class of a number."""
+        """By `id` of the dtype and the shape of the returned array, or by `id` of the class of a number."""
 
     def case(self, args: tuple[Any, ...], result: Any) -> Case | None:
-        """Return the case of a call with such a *result*; None if it was no op."""
+        """Return the case of a call with this *result*; None if it was no op."""
         key = self.key
         if result is NotImplemented or not key:
             return None
@@ -123,7 +124,7 @@ class Ask:
         return Case(key, self.given, tensors_in((result,)), self.attributes) if key else None
 
     def keep(self, answer: Any, case: Case) -> None:
-        """Find this case again by its *answer*, as `cases` has it."""
+        """Store this case by its *answer*, as `cases` has it."""
         if len(self.cases) >= _MOST_RESULTS:
             self.cases.clear()
         self.cases[answer] = case
@@ -131,17 +132,17 @@ class Ask:
             self.sole = case
 
 
+# By `key_of`.
 known: dict[tuple[Any, ...], Ask] = {}
-"""By `key_of`."""
 
 
 def key_of(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return a key that calls have in common of which all is the same but numbers and the contents of arrays.
+    """Return a key shared by calls that differ only in numbers and in the contents of arrays.
 
-    None where that would take longer than it spares. Keys have ids, and keep nothing alive; ids of what may be freed
-    are in no key of `known`.
+    None if that would take longer than it saves. Keys have ids, and keep nothing alive; ids of objects that may be
+    freed are in no key of `known`.
     """
-    if not kwargs and len(args) == 2:  # most calls
+    if not kwargs and len(args) == 2:  # the common case
         value, other = args
         if type(value) is _ndarray:
             if type(other) is _ndarray:
@@ -196,7 +197,7 @@ def _add(key: list[Any], kind: type, value: Any) -> bool:
 
 
 def ask_of(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ask | None:
-    """Return what is known of a call; None where another class takes it over."""
+    """Return the facts about a call; None if another class takes it over."""
     key = None if op.needs_attributes else key_of(op, args, kwargs)
     if key is not None and (ask := known.get(key)):
         return ask
@@ -254,7 +255,7 @@ def _key(key: Key, about: str, args: tuple[Any, ...], result: Any) -> Key:
 
 
 def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return what `numpy.ufunc.resolve_dtypes` is to be told of the arguments; None where one is no array or number."""
+    """Return the arguments for `numpy.ufunc.resolve_dtypes`; None if one is no array or number."""
     kinds: list[Any] = []
     for value in args:
         kind = type(value)
@@ -272,7 +273,7 @@ def _kinds(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 def _dtype(value: object) -> Any:
-    """Return the dtype that is meant; None for none, and for an object whose own code would have to tell."""
+    """Return the requested dtype; None for none, and for an object whose own code would decide."""
     kind = type(value)
     if issubclass(kind, np.dtype):
         return letter_of(value)
@@ -282,7 +283,7 @@ def _dtype(value: object) -> Any:
 
 
 class Figures(NamedTuple):
-    """What is known of an op by its name and its arrays."""
+    """The facts about an op from its name and its arrays."""
 
     raw: str
     dtypes: tuple[str, ...]
@@ -291,7 +292,7 @@ class Figures(NamedTuple):
     nbytes: int
     flops: int | None
     casts: tuple[Figures, ...] = ()
-    """Those that a ufunc makes as it computes."""
+    """The casts that a ufunc makes as it computes."""
 
     def name(self, log: EventLog) -> int:
         """Return the number of its name in a *log*."""

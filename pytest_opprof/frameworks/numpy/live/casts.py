@@ -1,4 +1,4 @@
-"""The casts that a ufunc makes as it computes: NumPy tells which loop it takes for such dtypes."""
+"""The casts that a ufunc makes as it computes: NumPy tells the loop that it takes for given dtypes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 def casts_of(given: tuple[Any, ...], ufunc: Any, asked: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield (dtype, dtype that it becomes, shape) of each array of *given* that is cast.
+    """Yield (dtype, new dtype, shape) of each array of *given* that is cast.
 
     *given* is dtype, shape, dtype, shape ...; *ufunc* is (the ufunc, the kinds of its arguments: a dtype, the letter of
-    one, or a type of Python's numbers) where all of them are known; *asked* is the ``dtype=`` of the call.
+    one, or a type of Python's numbers) if all of them are known; *asked* is the ``dtype=`` of the call.
     """
     dtypes, shapes = given[::2], given[1::2]
     asked = None if asked is None else np.dtype(asked)

@@ -1,4 +1,4 @@
-"""Leads calls of NumPy to observers while a window is open, and back after it."""
+"""Redirect calls of NumPy to observers while a window is open, and restore them after it."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def observed(recording: Recording) -> Iterator[None]:
 
 
 def late_modules() -> list[str]:
-    """Return in words which calls were not seen, as their modules were imported since the window was opened."""
+    """Return in words the unseen calls: of modules imported since the window was opened."""
     return _hook().late()
 
 
 def changed() -> int:
-    """Return how many pointers lead to observers now."""
+    """Return the number of pointers that lead to observers now."""
     return _hook().changed()
 
 
@@ -62,10 +62,10 @@ class _Hook:
         layout.check()
         self._machine = Machine(observers.end)
         self.counted: memory.Counted | None = None
-        """What counts the bytes of arrays; None where nothing does."""
+        """Counts the bytes of arrays; None if that is impossible."""
         with suppress(LookupError):
             self.counted = memory.Counted(self._machine)
-        for name in ("fft", "linalg", "strings"):  # which NumPy imports at their first use: that may be in a window
+        for name in ("fft", "linalg", "strings"):  # which NumPy imports at their first use, possibly in a window
             with suppress(ImportError):
                 import_module(f"numpy.{name}")
         self._modules: dict[str, object] = {}
@@ -73,7 +73,7 @@ class _Hook:
         self._late: list[str] = []
         self._kept: list[object] = []
         self._stubs: dict[int, tuple[int, int]] = {}
-        """By address of a pointer: what it was, and the stub."""
+        """By address of a pointer: its original, and the stub."""
         self._writable = _Writable()
         self._stubs[id(type(len)) + layout.HASH] = self._machine.hash
         self._add(list(targets.of_classes()))
@@ -82,13 +82,13 @@ class _Hook:
         mapping = layout.pointer(id(np.ndarray) + layout.AS_MAPPING)
         offsets = layout.SUBSCRIPT, layout.ASSIGN_SUBSCRIPT
         self._indexing = [(offset, *self._stubs[mapping + offset]) for offset in offsets]
-        """The pointers that subclasses of arrays have copies of: where, what it is, and the stub."""
+        """The pointers that subclasses of arrays have copies of: offset, original, and stub."""
         wrappers = [np.ndarray.__dict__[name] for name in ("__getitem__", "__setitem__")]
         self._wrappers = [self._stubs[id(wrapper) + layout.WRAPPED][1] for wrapper in wrappers]
         """The stubs that a class which is made in a window gets instead."""
 
     def put_in(self) -> None:
-        """Lead all calls to observers."""
+        """Redirect all calls to observers."""
         self._look()
         self._late.clear()
         self._machine.write(self._in)
@@ -96,7 +96,7 @@ class _Hook:
         self._lead(self._classes, self._indexing)
 
     def look_again(self) -> None:
-        """Lead calls of what new modules have to observers, too, while a window is open."""
+        """Redirect calls of new modules to observers, too, while a window is open."""
         with _lock:
             if observers.recordings:
                 self._late += [f"the first calls of ufuncs of {name}" for name in self._unseen()]
@@ -104,7 +104,7 @@ class _Hook:
                 self._machine.write(self._in)
 
     def put_back(self) -> None:
-        """Lead all calls to where they went before."""
+        """Restore all pointers."""
         self._machine.write(self._back)
         # A class of arrays that was made meanwhile has copies of the pointers.
         back = [(offset, stub, old) for offset, old, stub in self._indexing]
@@ -121,15 +121,15 @@ class _Hook:
                     found.value = new
 
     def changed(self) -> int:
-        """Return how many pointers lead to a stub."""
+        """Return the number of pointers that lead to a stub."""
         return sum(layout.pointer(address) == stub for address, (_, stub) in self._stubs.items())
 
     def late(self) -> list[str]:
-        """Return in words which calls were not seen, as their modules were imported since calls are observed."""
+        """Return in words the unseen calls: of modules imported since calls are observed."""
         return [*self._late, *(f"ufuncs of {name}" for name in self._unseen())]
 
     def _unseen(self) -> list[str]:
-        """Return the modules with functions that no call is led from yet."""
+        """Return the modules with functions that are not redirected yet."""
         if self._last == _last():
             return []
         new = self._new_modules()
@@ -140,7 +140,7 @@ class _Hook:
         ]
 
     def _new_modules(self) -> dict[str, object]:
-        """Return the modules that were not looked at yet; those that are being imported have to wait."""
+        """Return the modules that were not examined yet; modules that are being imported have to wait."""
         every = list(sys.modules.items())
         new = {name: each for name, each in every if self._modules.get(name) is not each}
         begun = [name for name, each in new.items() if _is_begun(each)]
@@ -160,7 +160,7 @@ class _Hook:
             self._back = Pointers((address, stub, old) for address, (old, stub) in self._stubs.items())
 
     def _add(self, new: list[Target]) -> bool:
-        """Make stubs for what is not known yet."""
+        """Make stubs for new targets."""
         fresh: dict[int, Target] = {}
         for target in new:
             address = target.address
@@ -179,7 +179,7 @@ class _Hook:
 
 
 class _Writable:
-    """The addresses that may be written: a pointer in read-only memory is left alone."""
+    """The writable addresses: a pointer in read-only memory is left alone."""
 
     def __init__(self) -> None:
         self._begins: list[int] = []
@@ -212,13 +212,13 @@ def _subclasses(kind: type) -> Iterator[type]:
 
 
 def _is_begun(module: object) -> bool:
-    """Tell whether a *module* is being imported."""
+    """Return True if a *module* is being imported."""
     spec = module.__dict__.get("__spec__") if type(module) is ModuleType else None
     return bool(getattr(spec, "_initializing", False))
 
 
 def _last() -> tuple[int, object]:
-    """Return how many modules there are, and which was imported last."""
+    """Return the number of modules, and the last imported one."""
     return len(sys.modules), next(reversed(sys.modules.values()))
 
 

@@ -1,4 +1,4 @@
-"""Work whose ops are known. What this file calls counts as the program's, though the file is opprof's."""
+"""Work with known ops. The calls of this file count as the program's, though the file is opprof's."""
 
 from __future__ import annotations
 

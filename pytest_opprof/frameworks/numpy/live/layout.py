@@ -12,45 +12,45 @@ import sys
 import sysconfig
 from typing import Any
 
+# ``PyObject_HEAD``: the count of references, and the type.
 HEAD = 16
-"""``PyObject_HEAD``: the count of references, and the type."""
+# ``PyTypeObject.tp_vectorcall_offset``: the place of the call pointer in an object of the type.
 VECTORCALL_OFFSET = 56
-"""``PyTypeObject.tp_vectorcall_offset``: where an object of the type has the pointer that a call of it goes through."""
+# ``PyTypeObject.tp_as_number``, ``tp_as_mapping``.
 AS_NUMBER, AS_MAPPING = 96, 112
-"""``PyTypeObject.tp_as_number``, ``tp_as_mapping``."""
+# ``PyTypeObject.tp_flags``, ``tp_base``, ``tp_dictoffset``, ``tp_init``, ``tp_new``.
 FLAGS, BASE, DICT_OFFSET, INIT, NEW = 168, 256, 288, 296, 312
-"""``PyTypeObject.tp_flags``, ``tp_base``, ``tp_dictoffset``, ``tp_init``, ``tp_new``."""
+# ``PyMappingMethods.mp_subscript``, ``mp_ass_subscript``.
 SUBSCRIPT, ASSIGN_SUBSCRIPT = 8, 16
-"""``PyMappingMethods.mp_subscript``, ``mp_ass_subscript``."""
+# ``PyMethodDescrObject.d_method``, ``PyWrapperDescrObject.d_base``: after ``PyDescr_COMMON``, of three pointers.
 DESCRIBED = HEAD + 24
-"""``PyMethodDescrObject.d_method``, ``PyWrapperDescrObject.d_base``: after ``PyDescr_COMMON``, of three pointers."""
+# ``PyWrapperDescrObject.d_wrapped``.
 WRAPPED = DESCRIBED + 8
-"""``PyWrapperDescrObject.d_wrapped``."""
+# ``PyCFunctionObject.m_ml``.
 DEFINITION = HEAD
-"""``PyCFunctionObject.m_ml``."""
+# ``PyMethodDef.ml_name``, ``ml_meth``, ``ml_flags``.
 METHOD_NAME, METHOD, METHOD_FLAGS = 0, 8, 16
-"""``PyMethodDef.ml_name``, ``ml_meth``, ``ml_flags``."""
+# ``METH_VARARGS`` and so on.
 VARARGS, KEYWORDS, NOARGS, ONE, FASTCALL = 0x1, 0x2, 0x4, 0x8, 0x80
-"""``METH_VARARGS`` and so on."""
+# ``PyNumberMethods``, a pointer each.
 NUMBER_SLOTS = (
     "add subtract multiply remainder divmod power negative positive absolute bool invert lshift rshift and xor or int"
     " reserved float inplace_add inplace_subtract inplace_multiply inplace_remainder inplace_power inplace_lshift"
     " inplace_rshift inplace_and inplace_xor inplace_or floor_divide true_divide"
 ).split()
-"""``PyNumberMethods``, a pointer each."""
+# ``PyTypeObject.tp_hash``.
 HASH = 120
-"""``PyTypeObject.tp_hash``."""
+# ``PyTypeObject.tp_richcompare``.
 COMPARE = 200
-"""``PyTypeObject.tp_richcompare``."""
 
 
 def pointer(address: int) -> int:
-    """Return the pointer that is kept at *address*; 0 for NULL."""
+    """Return the pointer at *address*; 0 for NULL."""
     return ctypes.c_void_p.from_address(address).value or 0
 
 
 def unknown() -> str:
-    """Say why nothing is known of this interpreter; empty where it is one of the above."""
+    """Return why this interpreter is unknown; empty if it is supported."""
     if sys.implementation.name != "cpython" or not (3, 10) <= sys.version_info[:2] <= (3, 13):
         return f"{platform.python_implementation()} {platform.python_version()} is not CPython 3.10 to 3.13"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -61,7 +61,7 @@ def unknown() -> str:
 
 
 def check() -> None:
-    """Raise AssertionError unless the facts hold here: each is compared with what Python itself says."""
+    """Raise AssertionError unless the facts hold here: each is compared with Python's own answer."""
     import numpy as np
 
     for kind in (int, np.ndarray, np.ufunc, np.float64):
@@ -87,7 +87,7 @@ def check() -> None:
 
 
 def vectorcall_at(callable_: object) -> int:
-    """Return the address of the pointer that calls of an object go through; 0 where it has none."""
+    """Return the address of the call pointer of an object; 0 if it has none."""
     offset = _word(id(type(callable_)) + VECTORCALL_OFFSET)
     return id(callable_) + offset if offset > 0 else 0
 
@@ -101,7 +101,7 @@ def _name(definition: int) -> str:
 
 
 def _find_trace_lines() -> int:
-    """Return where a frame keeps ``f_trace_lines``, a byte."""
+    """Return the place of ``f_trace_lines``, a byte, in a frame."""
     frame: Any = sys._getframe()
     before = frame.f_trace_lines
     seen = []
@@ -114,7 +114,7 @@ def _find_trace_lines() -> int:
     return places[0]
 
 
+# The place of ``f_trace_lines`` in a frame: 1 in a new one. Any other number but 0 means the same to Python.
 TRACE_LINES = _find_trace_lines()
-"""Where a frame keeps ``f_trace_lines``: 1 in a new one. Any other number but 0 means the same to Python."""
+# All memory of the process: a byte of a frame in 60 ns.
 MEMORY = (ctypes.c_ubyte * 2**48).from_address(0)
-"""All memory of the process: a byte of a frame in 60 ns."""

@@ -22,25 +22,25 @@ from typing import Any, NamedTuple
 
 from . import layout
 
+# Placeholder in the code for the address of the table.
 PLACE_OF_TABLE = bytes.fromhex("8877665544332211")
-"""Stands in the code where the address of the table belongs."""
+# Bytes of a stub.
 STUB = 32
-"""Bytes of a stub."""
+# Keeps everything that machine code points to.
 _ALIVE: list[object] = []
-"""What machine code points to."""
 
 
 class Stub(NamedTuple):
-    """What a stub calls."""
+    """The target of a stub."""
 
     routine: str
-    """How the original function is called: the name of a routine."""
+    """The name of the routine that calls the original function."""
     original: int
     observer: Callable[..., Any]
 
 
 class _Memory:
-    """Memory that code is written to first, and run from then."""
+    """Memory that code is written to first, and then run from."""
 
     def __init__(self, size: int) -> None:
         self._map = mmap.mmap(-1, size)  # whole pages, not executable yet
@@ -49,7 +49,7 @@ class _Memory:
         _ALIVE.append(self)
 
     def write(self, code: bytes) -> None:
-        """Write the *code*, and make it executable. The kernel makes the caches of instructions current then."""
+        """Write the *code*, and make it executable. The kernel synchronises the instruction caches then."""
         self._map[: len(code)] = code
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -58,10 +58,10 @@ class _Memory:
 
 
 class Machine:
-    """The routines of this architecture, and how stubs are made."""
+    """The routines of this architecture, and its stubs."""
 
     def __init__(self, end: Callable[[list[Any], object], None]) -> None:
-        """*end* is the observer of the end. Raises OSError where the system forbids executable memory."""
+        """*end* is the observer of the end. Raises OSError if the system forbids executable memory."""
         architecture = _architecture()
         self._table = _table(end)
         self._stub = architecture.stub
@@ -70,7 +70,7 @@ class Machine:
         memory.write(code)
         self._routines = {name: memory.address + offset for name, offset in architecture.ROUTINES.items()}
         self.hash = layout.pointer(id(type(len)) + layout.HASH), self._routines["hash"]
-        """The function that hashes builtin functions, and the one that does so while their pointers are replaced."""
+        """The hash function of builtin functions, and the one to use while their pointers are replaced."""
         self._write = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t)(self._routines["write"])
 
     def stubs(self, wanted: Iterable[Stub]) -> list[int]:
@@ -98,7 +98,7 @@ class Machine:
         return [memory.address + STUB * number for number in range(len(rows))]
 
     def write(self, rows: Pointers) -> None:
-        """Write the new pointer of each row where its address holds the old one: 1 ns for each."""
+        """Write the new pointer of each row if its address holds the old one: 1 ns for each."""
         self._write(rows.address, len(rows))
 
 
@@ -115,7 +115,7 @@ class Pointers:
 
 
 def unknown() -> str:
-    """Say why there is no code for this machine; empty where there is."""
+    """Return why there is no code for this machine; empty if there is."""
     if platform.system() != "Linux":
         return f"there is no code for {platform.system()} yet, only for Linux"
     if platform.machine() not in ("x86_64", "aarch64"):
@@ -135,7 +135,7 @@ def _architecture() -> Any:
 
 
 def _table(end: Callable[..., Any]) -> Any:
-    """Return what all routines use: functions of Python's C API, and objects that are never freed."""
+    """Return the table for all routines: functions of Python's C API, and objects that are never freed."""
     api = ctypes.pythonapi
 
     def function(name: str) -> int:
@@ -155,7 +155,7 @@ def _table(end: Callable[..., Any]) -> Any:
         id(int),
         id(slice),
     ]
-    if hasattr(api, "PyThreadState_EnterTracing"):  # not in Python 3.10: there observers are traced if something traces
+    if hasattr(api, "PyThreadState_EnterTracing"):  # not in Python 3.10, where a tracer also traces observers
         names = ("PyThreadState_Get", "PyThreadState_EnterTracing", "PyThreadState_LeaveTracing")
         values += map(function, names)
     else:

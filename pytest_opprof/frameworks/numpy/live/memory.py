@@ -1,8 +1,8 @@
-"""The bytes that arrays ask for: counted where NumPy's own handler of memory is called, in all threads.
+"""The bytes that arrays request: counted in NumPy's own memory handler, in all threads.
 
 `numpy.ndarray` gets its memory from the functions of a handler (`PyDataMem_Handler` in NumPy's `ndarraytypes.h`). These
-lead to machine code that counts, 5 ns a call, and calls on. So the handler stays the default one, also for programs
-that ask for its name; `PyDataMem_SetHandler` would change that, and would be seen by one thread alone.
+lead to machine code that counts, 5 ns a call, and calls on. The handler therefore stays the default one, also for
+programs that ask for its name; `PyDataMem_SetHandler` would change that, and would affect one thread only.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ....profile.op_profile import MemoryUse
 from . import layout
 from .machine import Machine, Pointers
 
+# Of the functions in ``_ARRAY_API``: `PyDataMem_GetHandler`, from NumPy 1.22 on (`numpy_api.py`).
 _GET_HANDLER = 305
-"""Of the functions in ``_ARRAY_API``: `PyDataMem_GetHandler`, from NumPy 1.22 on (`numpy_api.py`)."""
 _NAME, _VERSION = b"default_allocator", 1
+# In a handler, after a name of 127 bytes, a byte for the version, and the context.
 _FUNCTIONS = {"malloc": 136, "calloc": 144, "realloc": 152, "free": 160}
-"""In a handler, after a name of 127 bytes, a byte for the version, and the context."""
 
 
 class Counted:
     """Counts the bytes of arrays between `put_in` and `put_back`."""
 
     def __init__(self, machine: Machine) -> None:
-        """Raise LookupError where NumPy's handler is not the known one."""
+        """Raise LookupError if NumPy's handler is not the known one."""
         handler = _handler()
         self._counters = (ctypes.c_int64 * 4)(0, 0, 0, _usable_size())
         self._machine = machine
@@ -41,28 +41,28 @@ class Counted:
         self._base = 0
 
     def is_in_use(self) -> bool:
-        """Tell whether arrays of this thread use the handler that is counted."""
+        """Return True if arrays of this thread use the counted handler."""
         try:
             return _handler() == self._handler
         except LookupError:
             return False
 
     def put_in(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._machine.write(self._in)
         self.taken()
 
     def put_back(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._machine.write(self._back)
 
     @property
     def held(self) -> int:
-        """How many bytes more are in use than when they were taken last."""
+        """The growth of bytes in use since the last `taken`."""
         return self._counters[0] - self._base
 
     def taken(self) -> MemoryUse:
-        """Return what was used since this was asked last."""
+        """Return the use of memory since the last call."""
         now, most, allocations, _ = self._counters
         use = MemoryUse(max(most, now) - self._base, now - self._base, allocations)
         self._base = self._counters[1] = now
@@ -71,7 +71,7 @@ class Counted:
 
 
 def _handler() -> int:
-    """Return the address of the handler of this thread. Raises LookupError where it is none of NumPy's own."""
+    """Return the address of the handler of this thread. Raises LookupError if it is not NumPy's own."""
     compiled: Any = next(
         (found for name in ("numpy._core", "numpy.core") if (found := sys.modules.get(f"{name}._multiarray_umath"))),
         None,

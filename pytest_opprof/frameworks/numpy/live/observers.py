@@ -19,25 +19,25 @@ from .cases import CONVERTS, PLAIN, UFUNCS, VIEW, Case, Op, ask_of, key_of, know
 from .layout import MEMORY, TRACE_LINES
 from .recording import Recording, Row
 
+# Redirects calls of new modules to observers, too: `hook` adds it.
 look: list[Callable[[], None]] = []
-"""Leads what new modules have to observers, too: `hook` adds it."""
+# The recordings of open windows, the innermost last: it gets all calls.
 recordings: list[Recording] = []
-"""Those of the windows that are open, the innermost last: it gets all calls."""
+# The last of them: a look-up takes 5 ns, one in a list 40.
 _now: Recording | None = None
-"""The last of them: a look-up takes 5 ns, one in a list 40."""
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__))
 _ndarray = np.ndarray
 
 
 def begin(recording: Recording) -> None:
-    """Let a *recording* get all calls."""
+    """Direct all calls to a *recording*."""
     global _now
     recordings.append(recording)
     _now = recording
 
 
 def stop(recording: Recording) -> None:
-    """Let the *recording* around this one get all calls."""
+    """Direct all calls to the recording around this one."""
     global _now
     if recording in recordings:  # not in a forked process
         recordings.remove(recording)
@@ -50,7 +50,7 @@ def _asked(op: Op, frame: FrameType, args: tuple[Any, ...], kwargs: dict[str, An
     if recording is None:
         return None  # a subclass of arrays that was made while the window was open
     try:
-        # Most calls need this first part alone. `Recording` does the same for all others, in up to 5 times the time.
+        # Most calls need only this first part. `Recording` does the same for all others, in up to 5 times the time.
         at = id(frame)
         lines = recording.lines
         table: Table | None = None
@@ -140,7 +140,7 @@ def end(row: Row, result: object) -> None:
 
 
 def _is_ours(trace: TracebackType | None) -> bool:
-    """Tell whether an exception is a mistake of an observer; else a signal handler raised it, in the middle of one."""
+    """Return True if an exception is a mistake of an observer; otherwise a signal handler raised it inside one."""
     while trace is not None:
         if not trace.tb_frame.f_code.co_filename.startswith((HERE, _NUMPY)):
             return False
@@ -152,7 +152,7 @@ _NONE: dict[str, Any] = {}
 
 
 def of_call(op: Op) -> Callable[..., Any]:
-    """Return an observer of calls with such arguments."""
+    """Return an observer of calls with these arguments."""
 
     def observe(*args: Any, **kwargs: Any) -> Row | None:
         return _asked(op, _getframe(1), args, kwargs)
@@ -232,7 +232,7 @@ _BY_INDEX, _ASSIGN = Op("ndarray.__getitem__"), Op("ndarray.__setitem__", moves=
 
 
 def by_index(self: Any, key: Any, _: None) -> Row | None:
-    """Observe indexing: only an index array gathers; with anything else NumPy returns a view or one item."""
+    """Observe indexing: only an index array gathers; any other index returns a view or one item."""
     for each in key if type(key) is tuple else (key,):
         kind = type(each)
         if kind is list or issubclass(kind, np.ndarray):

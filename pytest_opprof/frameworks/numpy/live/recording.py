@@ -1,4 +1,4 @@
-"""What observers tell: the calls of one window, which become the events of its log."""
+"""Record the observed calls of one window, which become the events of its log."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ from .cases import QUIET, Ask, Case, Figures, Key
 from .function_names import CONVERSIONS
 from .memory import Counted
 
+# The fields of a row while its call runs: a list, which the machine code empties if the call raises. FRAME is the `id`
+# of the calling frame, OWNER the recording.
 NUMBER, FRAME, ASK, ARGS, STACK, OWNER = range(6)
-"""What a row has while its call runs: a list, which the machine code empties where the call raises.
-
-FRAME is the `id` of the frame that called, OWNER the recording."""
 Row = list[Any]
 CONVERSION: Key = ("a function that converts: no op itself, but the conversion inside may be one",)
 NOT_AN_OP: Any = object()
+# Rows by which columns grow.
 _STEP = 1024
-"""Rows that columns grow by."""
 
 
 class End:
-    """Stands in ``f_trace`` of the frame of a function: it goes when the frame goes, and so tells the end."""
+    """Marks a frame of a function in ``f_trace``: it is freed with the frame, and so signals the end."""
 
     __slots__ = ("row",)
 
@@ -56,7 +55,7 @@ class End:
         self.row = row
 
     def __call__(self, *event: object) -> None:
-        """Trace nothing, if something begins to trace while the function runs."""
+        """Trace nothing, if a tracer starts while the function runs."""
 
     def __del__(self) -> None:
         row = self.row
@@ -67,7 +66,7 @@ class End:
 class Recording:
     """The calls of one window, in the order in which they began: a number of each in every column."""
 
-    # Numbers in arrays: a list for each call, kept, would take 250 bytes and keep the garbage collector busy.
+    # Numbers in arrays, because a list for each call would take 250 bytes and keep the garbage collector busy.
     __slots__ = (
         *(
             "begins",
@@ -89,27 +88,27 @@ class Recording:
     def __init__(self, log: EventLog, moments: bool, memory: bool = False) -> None:
         self.log = log
         self.modules = len(sys.modules)
-        """How many modules there were when it was looked what they have."""
+        """The number of modules when their functions were last examined."""
         self.wants_memory = memory
         self.memory: Counted | None = None
-        """What counts the bytes of arrays, if anything does."""
+        """Counts the bytes of arrays, if possible."""
         self.unread = 0
-        """How many calls could not be read."""
+        """The number of unreadable calls."""
         self.numbers = count()
-        """Of calls: two threads that ask at once get two."""
+        """The numbers of calls: two threads at once get two."""
         self.room = 0
-        """How many numbers columns have room for."""
+        """The number of calls for which columns have room."""
         self.begins = array("q")
         self.ends = array("q")
-        """0 while it runs, or where it raised or was no op."""
+        """0 while it runs, or if it raised or was no op."""
         self.cases: list[Case | None] = []
         self.places = array("q")
         self.lines = lines_of(log.chains is not None, is_private=moments)
         self._parents: dict[int, int] = {}
         self._intervals: list[tuple[int, int]] = []
-        """Of each interval the number that it begins with."""
+        """The first call number of each interval."""
         self._functions: dict[int, Row] = {}
-        """By `id` of their frames, those that something traces."""
+        """The traced frames, by `id`."""
         self._moments = moments
 
     def grow(self) -> None:
@@ -126,11 +125,11 @@ class Recording:
         self._take(self.log.interval - 1)
 
     def _take(self, interval: int) -> None:
-        """Tell the log what memory an *interval* used that has ended."""
+        """Record the memory of an *interval* that has ended."""
         if self.memory is None:
             return
         if self.memory.held > 0 and self.log.interval not in self.log.range_marks:
-            # A cycle that nobody holds is no held memory. Only the young: 1.2 ms beside pandas.
+            # A garbage cycle is no held memory. Only the young generation: 1.2 ms beside pandas.
             gc.collect(1)
         self.log.used(self.memory.taken(), interval)
         self.log.knows_memory = True
@@ -140,9 +139,9 @@ class Recording:
         give_back(self.lines)
 
     def asked(self, frame: FrameType, converts: bool = False) -> Stack | None:
-        """Return the rows of this thread that run, the innermost last, for a call by *frame*; None if it is no op.
+        """Return the running rows of this thread, the innermost last, for a call by *frame*; None if it is no op.
 
-        *converts*: it is one of the conversions that `numpy.require` and the like stand for.
+        *converts*: it is one of the conversions behind `numpy.require` and the like.
         """
         code = frame.f_code
         by = whose.get(id(code)) or learn(code)
@@ -162,7 +161,7 @@ class Recording:
         return None
 
     def begin(self, stack: Stack, frame: FrameType, ask: Ask, args: Any = ()) -> Row | None:
-        """Return a row for a call by *frame*, None for what an import runs. An empty key hides what is inside."""
+        """Return a row for a call by *frame*, None for code run by an import. An empty key hides the calls inside."""
         place = self.lines.place(frame, stack)
         if place < 0:
             return None
@@ -178,7 +177,7 @@ class Recording:
         return row
 
     def _caller(self, stack: Stack, frame: FrameType, called_by: int, converts: bool) -> Any:
-        """Return the row that a call is inside of, None if there is none; `NOT_AN_OP` if it is no op."""
+        """Return the row around a call, None if there is none; `NOT_AN_OP` if it is no op."""
         inside = stack[-1][FRAME] if stack and stack[-1][ASK].about is not FUNCTION else 0
         if inside == id(frame):
             return NOT_AN_OP
@@ -205,19 +204,19 @@ class Recording:
         return NOT_AN_OP
 
     def _around(self, stack: Stack, frame: FrameType) -> Any:
-        """Return the row that a call by a *frame* of the program is inside of, None for none; `NOT_AN_OP` if no op."""
+        """Return the row around a call by a *frame* of the program, None for none; `NOT_AN_OP` if no op."""
         while stack and stack[-1]:
             row = stack[-1]
             if row[ASK].about is not FUNCTION:
-                return NOT_AN_OP if row[FRAME] == id(frame) else row  # compiled code of the op that runs
+                return NOT_AN_OP if row[FRAME] == id(frame) else row  # compiled code of the running op
             if _runs(row, frame):
                 return row
-            stack.pop()  # it has returned, unseen: an exception kept its frame, or something traces
+            stack.pop()  # it has returned, unseen: an exception kept its frame, or a tracer does
             self.ends[row[NUMBER]] = self.ends[row[NUMBER]] or perf_counter_ns()
         return None
 
     def _function(self, stack: Stack, functions: list[FrameType], program: FrameType) -> Row | None:
-        """Return the row of the function of NumPy or SciPy that the *program* called, the last of *functions*."""
+        """Return the row of the NumPy or SciPy function that the *program* called, the last of *functions*."""
         outermost = functions[-1]
         trace = outermost.f_trace
         if type(trace) is End:
@@ -246,11 +245,11 @@ class Recording:
             outermost.f_trace = End(row)
         else:
             self._functions[id(outermost)] = row
-            self.lines.mark_only(outermost)  # something traces, and `f_trace` is its
+            self.lines.mark_only(outermost)  # a tracer owns `f_trace`
         return row
 
     def fill(self) -> None:
-        """Add all that ended to the log."""
+        """Add all finished calls to the log."""
         log = self.log
         log.knows_flops = True
         self._take(log.interval)
@@ -282,17 +281,17 @@ class Recording:
             if self._moments:
                 log.ran(event, begin, begin + duration, self.lines.thread_names[place >> SHIFT])
             for cast in known.casts:
-                # The ufunc casts as it computes. So the cast is an op inside it, without a time of its own.
+                # The ufunc casts as it computes. The cast is therefore an op inside it, without a time of its own.
                 self._say(log.add(cast.name(log), ABSENT, event, interval, cast.nbytes), cast, mine)
         if self.unread:
             calls = "1 call" if self.unread == 1 else f"{self.unread} calls"
             log.remark(f"not seen: {calls} of NumPy whose arguments opprof could not read")
 
     def _node(self, node: int, nodes: dict[int, int]) -> int:
-        """Return the node of the log for one of the lines', with all around it in *nodes*."""
+        """Return the log's node for one of the lines', with all nodes around it in *nodes*."""
         new: list[int] = []
         chains, told = self.lines.chains, self.log.chains
-        assert chains is not None  # or each node is UNKNOWN
+        assert chains is not None  # otherwise each node is UNKNOWN
         assert told is not None
         while node not in nodes:
             new.append(node)
@@ -310,7 +309,7 @@ class Recording:
 
 
 def _runs(function: Row, frame: FrameType) -> bool:
-    """Tell whether a function of NumPy or SciPy runs around *frame*, not only the frame that called it."""
+    """Return True if a function of NumPy or SciPy runs around *frame*, not only its calling frame."""
     at: FrameType | None = frame
     called: FrameType | None = None
     while at is not None and id(at) != function[FRAME]:
@@ -326,7 +325,7 @@ def _given(frame: FrameType) -> tuple[Any, ...]:
     values = frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]
     found = tensors_in([values[name] for name in names if name in values])
-    # Before Python 3.13 it is a snapshot that the frame keeps, and arrays with it; somebody else may have it, too.
+    # Before Python 3.13 this is a snapshot that the frame keeps, and arrays with it; other code may hold it, too.
     if sys.version_info < (3, 13) and sys.getrefcount(values) <= 3:
         values.clear()
     return found

@@ -1,7 +1,7 @@
-"""Whether calls can be observed here: tried in a process of its own, once for each build of Python and NumPy.
+"""Test whether calls can be observed here: in a process of its own, once for each build of Python and NumPy.
 
-A wrong guess about a layout would crash the process that makes it. So another process makes it first: 1 s, and the
-result is kept in the user's cache folder.
+A wrong guess about a layout would crash its process. Another process therefore makes it first: 1 s, and the result is
+kept in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OK = "all calls were seen"
 
 @cache
 def problem() -> str:
-    """Say in one line why calls cannot be observed in this process; empty where they can."""
+    """Return in one line why calls cannot be observed in this process; empty if they can."""
     if reason := layout.unknown() or machine.unknown():
         return reason
     kept = _kept()
@@ -63,7 +63,7 @@ def _tried() -> str:
         return "there is no Python to try in another process whether calls can be observed"
     command = [sys.executable, "-m", __name__]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    root = Path(__file__).parents[4]  # not where the program is: there may be another version
+    root = Path(__file__).parents[4]  # not the program's folder: it may have another version
     try:
         done = subprocess.run(
             command, cwd=root, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
@@ -79,7 +79,7 @@ def _tried() -> str:
 
 
 class _Refuses:
-    """An operand that NumPy leaves to answer."""
+    """An operand to which NumPy leaves the operation."""
 
     __array_ufunc__ = None
 
@@ -95,8 +95,8 @@ def _fails(error: type[Exception], call: Callable[[], object]) -> None:
     raise AssertionError(f"{error.__name__} was lost")
 
 
+# By function, because Python hashes the pointer of a builtin one.
 known: dict[Any, str] = dict.fromkeys([np.zeros, np.asarray, len], "a function")
-"""By function: Python hashes the pointer of a builtin one."""
 
 
 def _work() -> None:
@@ -134,7 +134,7 @@ def _work() -> None:
 
 
 def main() -> None:
-    """Observe known work; say so if all of it was seen, and nothing was changed."""
+    """Observe known work; print OK if all of it was seen, and nothing was changed."""
     from . import hook, memory
     from .recording import Recording
 

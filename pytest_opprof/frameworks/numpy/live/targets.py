@@ -1,4 +1,4 @@
-"""What is observed: where NumPy keeps the pointer of each function, and what is to be known of it."""
+"""The observed functions: the places of NumPy's pointers, and the facts about each function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.random  # not at its first use: that may be in a window
+import numpy.random  # not at its first use, which may be in a window
 
 from . import layout
 from .cases import CASTS, CONVERTS, FUNCTIONS, UFUNCS, VIEW, Op
@@ -39,21 +39,21 @@ from .observers import (
 _METHODS = """all any argmax argmin argpartition argsort byteswap choose clip compress copy __copy__ cumprod cumsum
     __deepcopy__ diagonal dot fill flatten max mean min nonzero partition prod put ravel repeat reshape round
     searchsorted sort std sum take trace var""".split()
+# Methods that may return a view; no data moved then, and it is no op.
 _MAY_BE_VIEWS = frozenset(["diagonal", "ravel", "reshape"])
-"""Methods that may return a view: then no data moved, and it is no op."""
 _UFUNC_METHODS = ("reduce", "accumulate", "reduceat", "outer", "at")
+# Makes the observer of a function with this calling convention.
 Make = Callable[[str], Callable[..., Any]]
-"""Makes the observer of a function that is called in such a way."""
 
 
 class Target(NamedTuple):
-    """A pointer to lead elsewhere."""
+    """A pointer to redirect."""
 
     address: int
     routine: str
     observer: Callable[..., Any]
     owner: object
-    """What has the pointer: it is kept."""
+    """The object with the pointer: it is kept alive."""
 
 
 def of_classes() -> Iterator[Target]:

@@ -1,1 +1,1 @@
-"""CUDA of any framework, by CUPTI; it also asks the driver, and NVML if it is installed."""
+"""CUDA under any framework, by CUPTI; it also asks the driver, and NVML if installed."""

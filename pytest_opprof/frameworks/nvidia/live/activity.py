@@ -1,4 +1,4 @@
-"""What the GPUs did by CUPTI's records, as columns."""
+"""The work of the GPUs from CUPTI's records, as columns."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from .links import Numbers, callers
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What the GPU did: columns."""
+    """The work of the GPU: columns."""
 
     ops: tuple[tuple[str, str], ...]
-    """Each name with its op; the op is empty if the name says it."""
+    """Each name with its op; the op is empty if the name tells it."""
     op: NDArray[np.int64]
     """Index into *ops*."""
     start: NDArray[np.uint64]
     device_ns: NDArray[np.int64]
     """The GPU's own time; ABSENT if CUPTI did not time it and recorded zeros."""
     duration_ns: NDArray[np.int64]
-    """The time to report: that of the host with sync timing; ABSENT if the op around it has the time."""
+    """The time to report: the host's with sync timing; ABSENT if the op around it has the time."""
     nbytes: NDArray[np.int64]
     place: NDArray[np.int32]
     """See `kernels.places`."""
     caller: NDArray[np.int64]
-    """The index of the call of the program that asked for it; `NOBODY` where that is not known."""
+    """The index of the program's call that launched it; `NOBODY` if unknown."""
     may_be_node: NDArray[np.bool_]
-    """Whether it was a node of a CUDA graph, or may have been one where nothing tells."""
+    """Whether it was a node of a CUDA graph, or may have been one if CUPTI does not tell."""
 
     @property
     def device(self) -> NDArray[np.int32]:
@@ -66,7 +66,7 @@ def work_of(records: Mapping[int, Table], calls: Calls, text: Callable[[int], st
         for name in ("start", "end", "correlation", "graph_node", "graph")
     )
     caller = callers(calls, Numbers(start, correlation, node, graph.astype(np.int64)), graphs_hold)
-    # A call that CUPTI did not time is as one that was not recorded.
+    # A call that CUPTI did not time is treated like an unrecorded one.
     caller[(caller != NOBODY) & (np.append(calls.start, 0)[caller] == 0)] = NOBODY
     device_ns = np.where((start == 0) | (end < start), ABSENT, (end - start).astype(np.int64))
     return Work(

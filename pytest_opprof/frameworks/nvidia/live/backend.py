@@ -1,4 +1,4 @@
-"""CUDA: what this process runs on NVIDIA GPUs, by CuPy, Numba, Triton or directly, as CUPTI records it.
+"""The backend for CUDA: the work of this process on NVIDIA GPUs, by CuPy, Numba, Triton or directly, through CUPTI.
 
 There is no wait inside a window, as the GPU times its work itself. There is one before the window, to keep older work
 out of it, and one after it, so that all of its work is done.
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .driver import Driver
     from .nvml import Look
 
+# A process that imported one of these is going to use a GPU. JAX imports its module with the first array.
 _USERS = (
     "cupy",
     "numba.cuda",
@@ -39,10 +40,9 @@ _USERS = (
     "jax_plugins.xla_cuda12",
     "jax_plugins.xla_cuda13",
 )
-"""A process that imported one of these is going to use a GPU. JAX imports its module with the first array."""
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
+# The version of CUPTI, 13.4 Update 1, from which on kernels keep their names when another module replaces theirs.
 _KEEPS_NAMES = 130401
-"""The version of CUPTI, 13.4 Update 1, whose kernels keep their names when a module is loaded in place of another."""
 _STALE_NAMES = (
     "code was unloaded from the GPU: before 13.4 Update 1 CUPTI may give kernels that were loaded after it the names"
     " of others"
@@ -67,12 +67,12 @@ class CudaBackend(Backend):
         """What NVML said after the last window."""
 
     def unavailable(self) -> str | None:
-        """Say what is missing, or which profiler CUPTI serves already; return None if it can run here."""
+        """Return the missing part, or the profiler that uses CUPTI already; None if the backend can run here."""
         return _occupied() or self._device_problem() or self._library_problem()
 
     def in_use(self) -> bool:
-        """Tell whether this process imported a user of GPUs, has a GPU, and torch's profiler does not record it."""
-        # In this order: processes without these modules pay for the first check alone.
+        """Return True if this process imported a user of GPUs, has a GPU, and torch's profiler does not record it."""
+        # In this order, so that processes without these modules pay only for the first check.
         uses = any(user in sys.modules for user in _USERS) or _mindspore_is_on_gpu()
         return uses and not torch_records() and self._device_problem() is None
 
@@ -104,7 +104,7 @@ class CudaBackend(Backend):
             end = cupti.timestamp()
             contexts = driver.synchronize()
         finally:
-            # Also after an exception or Ctrl-C: recording would slow what follows.
+            # Also after an exception or Ctrl-C, since recording would slow later code.
             self._collecting = False
             cupti.disable()
         self._looked = after = nvml.look(driver, before)
@@ -115,7 +115,7 @@ class CudaBackend(Backend):
         if cupti.version < _KEEPS_NAMES and (calls.of(_unloads) & span.has(calls.start)).any():
             log.remark(_STALE_NAMES)
         if contexts:
-            # Without a context nothing could run, and there was no wait that could be recorded.
+            # Without a context nothing could run, and no wait could be recorded.
             check_last_call(calls, span)
         if options.timing == "async":
             log.busy_ns = busy_ns(calls, work, span)
@@ -129,7 +129,7 @@ class CudaBackend(Backend):
             memory.finish(calls, span)
 
     def selfcheck_work(self) -> KnownWork | None:
-        """Return a sum and a cast in CuPy, or None if that is not installed."""
+        """Return a sum and a cast in CuPy, or None without CuPy."""
         if not find_spec("cupy"):
             return None
         cupy: Any = import_module("cupy")
@@ -150,7 +150,7 @@ class CudaBackend(Backend):
         if options.timing == "sync":
             check_blocking()
         driver = cuda_driver.opened()
-        assert driver is not None  # else it would be unavailable
+        assert driver is not None  # otherwise it would be unavailable
         return driver, libcupti.opened()
 
     def _device_problem(self) -> str | None:
@@ -163,7 +163,7 @@ class CudaBackend(Backend):
         return self._problem[process]
 
     def _library_problem(self) -> str | None:
-        # Looked at until it fits: to read the list of loaded libraries takes a millisecond.
+        # Repeated until it fits, because reading the list of loaded libraries takes a millisecond.
         if self._fits:
             return None
         from . import driver as cuda_driver
@@ -194,15 +194,15 @@ _BACKEND = CudaBackend()
 
 
 def backend() -> CudaBackend:
-    """Return the backend (the entry point calls this). There is one, as there is one CUPTI."""
+    """Return the backend (for the entry point). There is one, as there is one CUPTI."""
     return _BACKEND
 
 
 def torch_records() -> bool:
-    """Tell whether torch is imported, and its profiler records GPUs here: CUPTI serves one profiler a process.
+    """Return True if torch is imported and its profiler records GPUs here: CUPTI serves one profiler a process.
 
-    It does in a build for CUDA with CUPTI that finds a GPU, from PyTorch 2.10 on: earlier ones do not say how many
-    bytes a copy has.
+    This holds for a CUDA build with CUPTI that finds a GPU, from PyTorch 2.10 on: earlier versions do not report the
+    bytes of a copy.
     """
     torch: Any = sys.modules.get("torch")
     if getattr(getattr(torch, "version", None), "cuda", None) is None:

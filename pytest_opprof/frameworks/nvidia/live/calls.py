@@ -1,4 +1,4 @@
-"""The calls of CUDA that CUPTI recorded, as columns."""
+"""The calls of CUDA in CUPTI's records, as columns."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ class Calls:
     end: NDArray[np.uint64]
     correlation: NDArray[np.uint32]
     outer: NDArray[np.int64]
-    """The index of the program's own call around each, as the runtime calls the driver; of such a call, its own."""
+    """The index of the program's own call around each, as the runtime calls the driver; for the program's call, its
+    own."""
     failed: NDArray[np.bool_]
     captured: NDArray[np.bool_]
     """Whether any thread captured a CUDA graph then: the call may start nothing, also in another thread."""
     loaded: NDArray[np.uint64]
-    """When code was loaded inside calls that do something else, as launches do."""
+    """The times at which code was loaded inside calls with another purpose, such as launches."""
     thread: NDArray[np.int64]
 
     def of(self, chosen: Callable[[str], bool]) -> NDArray[np.bool_]:
-        """Tell which calls the program made itself, of *chosen* functions."""
+        """Return a mask of the program's own calls of *chosen* functions."""
         wanted = np.array([*map(chosen, self.functions), False])
         found: NDArray[np.bool_] = wanted[self.function] & (self.outer == np.arange(len(self.function)))
         return found
@@ -50,7 +51,7 @@ def calls_of(records: Mapping[int, Table], function: Callable[[int, int], str]) 
     functions = tuple(function(number >> 32, number & 0xFFFFFFFF) for number in numbers.tolist())
     outer, overhead = np.arange(len(kinds)), records[OVERHEAD]
     by_capture = np.array([_captures(name) for name in functions] or [0])[function_of]
-    by_capture[(by_capture > 0) & (columns["result"] != 0)] = 0  # that one did not begin
+    by_capture[(by_capture > 0) & (columns["result"] != 0)] = 0  # that capture did not begin
     captured = np.cumsum(by_capture) > 0
     for thread in np.unique(columns["thread"]):
         own = np.flatnonzero(columns["thread"] == thread)
@@ -74,7 +75,7 @@ def _captures(function: str) -> int:
 
 
 def _outer(end: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return for each call of a thread, ordered by time, the outermost call around it, or itself."""
+    """Return the outermost call around each call of a thread, ordered by time, or itself."""
     latest = np.maximum.accumulate(end)
     first = np.concatenate([[True], end[1:] > latest[:-1]])
     return np.maximum.accumulate(np.where(first, np.arange(len(end)), 0))

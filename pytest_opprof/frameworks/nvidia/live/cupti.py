@@ -1,15 +1,15 @@
-"""CUPTI's activity records by ctypes: what the GPU did, and the calls of CUDA that asked for it.
+"""CUPTI's activity records by ctypes: the work of the GPU, and the calls of CUDA that launched it.
 
-CUPTI serves one profiler in a process, and keeps the callbacks that it is given until the process ends. So they are
-registered once and kept. A window enables kinds of records, disables them and flushes, in the order that torch.profiler
-uses. Three things are never called: ``cuptiSubscribe`` (torch.profiler would record nothing for the rest of the
-process), a timestamp callback (pytorch issue 192021: it corrupts times), ``cuptiFinalize``.
+CUPTI serves one profiler in a process, and keeps its callbacks until the process ends. They are therefore registered
+once and kept. A window enables kinds of records, disables them and flushes, in the order of torch.profiler. Three
+functions are never called: ``cuptiSubscribe`` (torch.profiler would record nothing for the rest of the process), a
+timestamp callback (pytorch issue 192021: it corrupts times), ``cuptiFinalize``.
 
-CUPTI calls back inside a call of CUDA, holding a lock of its own, and a callback in Python needs the GIL. So whoever
-holds the GIL must not wait for that lock. All calls here release the GIL (ctypes does), as do launches, copies and
-waits of CuPy and Numba. CuPy asks for the device, and for other things that start no work, without releasing it: such
-calls are not recorded, from CUDA 12.5 on, so that they do not wait. Before, a program may hang in a window in which
-CUPTI asks for a buffer, or gives one back, in another thread, which may be its own.
+CUPTI calls back inside a call of CUDA, holding a lock of its own, and a callback in Python needs the GIL. A thread with
+the GIL therefore must not wait for that lock. All calls here release the GIL (ctypes does), as do launches, copies and
+waits of CuPy and Numba. CuPy does not release it to ask for the device, and for other facts that start no work: from
+CUDA 12.5 on these calls are not recorded, so that they do not wait. Before 12.5 a program may hang in a window in which
+CUPTI asks for a buffer, or returns one, in another thread, which may be its own.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from .cupti_records import (
 from .driver import within
 
 KINDS = (KERNEL, MEMCPY, PEER_COPY, MEMSET, RUNTIME, DRIVER, OVERHEAD)
+# About 15,000 records. NVIDIA advises 1 to 10 MB. From CUDA 13 on CUPTI asks for a buffer for each thread in each
+# window, and fills it with zeros inside the thread's first call of CUDA: 16 us for this size (measured without a GPU).
 BUFFER_BYTES = 2 * 2**20
-"""About 15,000 records. NVIDIA advises 1 to 10 MB. From CUDA 13 on CUPTI asks for a buffer for each thread in each
-window, and fills it with zeros inside the thread's first call of CUDA: 16 us for this size (measured without one)."""
+# The number of buffers made beforehand, so that a callback, which runs inside a launch, only pops one.
 READY_BUFFERS = 4
-"""How many are made beforehand, and kept: then a callback, which runs inside a launch, takes one pop."""
+# 2 GiB in one window. Records beyond that are dropped, which is an error.
 MOST_BUFFERS = 1024
-"""2 GiB in one window. Records beyond that are dropped, which is an error."""
+# The longest time for the end of a window, in which CUPTI only copies its records.
 PATIENCE_S = 60.0
-"""How long the end of a window may take. CUPTI only copies what has been recorded."""
+# The largest difference of CUPTI's clock from the system's. They are the same, read microseconds apart; if another
+# profiler made CUPTI count ticks of a processor, they differ by decades.
 CLOCK_S = 1.0
-"""How far CUPTI's clock may be from the system's. They are the same, read microseconds apart; where another profiler
-made CUPTI count ticks of a processor, they differ by decades."""
+# The kind of the numbers that opprof pushes: ``CUSTOM2``, as PyTorch's profiler uses the other two.
 _CUSTOM = 5
-"""The kind of the numbers that we push: ``CUSTOM2``, as PyTorch's profiler has the other two."""
 _DOMAINS = {DRIVER: 1, RUNTIME: 2}
 _FORCED = 1
 _MAX_LIMIT_REACHED = 12
+# Calls of the runtime that only ask (cupti_runtime_cbid.h): cudaDriverGetVersion, RuntimeGetVersion, GetDeviceCount,
+# GetLastError, PeekAtLastError, SetDevice, GetDevice, MemGetInfo, StreamQuery, EventQuery, PointerGetAttributes,
+# DeviceGetAttribute, StreamIsCapturing.
 _QUIET = (1, 2, 3, 10, 11, 16, 17, 30, 132, 138, 151, 200, 317)
-"""Calls of the runtime that only ask (cupti_runtime_cbid.h): cudaDriverGetVersion, RuntimeGetVersion, GetDeviceCount,
-GetLastError, PeekAtLastError, SetDevice, GetDevice, MemGetInfo, StreamQuery, EventQuery, PointerGetAttributes,
-DeviceGetAttribute, StreamIsCapturing."""
+# From CUDA 12.9 on CUPTI drops records if it gets no buffer. Before, it may crash (pytorch/kineto issue 1275).
 _MAY_REFUSE = 27
-"""From CUDA 12.9 on CUPTI drops records if it gets no buffer. Before, it may crash (pytorch/kineto issue 1275)."""
 _MEANINGS = {
     15: "it cannot be initialised: there is no working NVIDIA driver, or one that is too old for this libcupti",
     35: "this user may not profile; ask the administrator to lift NVreg_RestrictProfilingToAdminUsers",
@@ -77,7 +77,7 @@ _COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_v
 
 
 class Cupti:
-    """The loaded libcupti, of which a process has one; *library* has its functions."""
+    """The loaded libcupti, one for the process; *library* has its functions."""
 
     def __init__(self, library: Any, path: str = "") -> None:
         self.path = path
@@ -93,7 +93,7 @@ class Cupti:
         self._stuck = False
         self._enabled: list[int] = []
         self._untaken = False
-        """Whether a window ended in an error, so that nobody asked for its records."""
+        """Whether a window ended in an error, so that its records were not read."""
         self._may_refuse = True
         self._overflowed = False
         """Whether there were more records than buffers."""
@@ -107,18 +107,18 @@ class Cupti:
         return number.value
 
     def major(self) -> int:
-        """Return the major version of CUDA that the library is part of."""
+        """The major version of CUDA that the library belongs to."""
         return self.version // 10_000 if self.version >= 1000 else 12 if self.version >= 18 else 11
 
     def timestamp(self) -> int:
-        """Return the time now, in ns, on the clock that records have."""
+        """Return the time now, in ns, on the clock of the records."""
         self._call("cuptiGetTimestamp", ctypes.byref(self._now))
         return self._now.value
 
     def enable(self, pushed: bool = False) -> None:
-        """Begin to record, also which number was *pushed* at each call of CUDA.
+        """Start recording; with *pushed* also the number pushed at each call of CUDA.
 
-        Raises BackendError if that is not possible; then nothing is recorded.
+        Raises BackendError, and records nothing, if that is impossible.
         """
         self._check_process()
         if self._stuck:
@@ -146,15 +146,15 @@ class Cupti:
             raise
 
     def disable(self) -> None:
-        """Stop recording, if it records, and let CUPTI hand over all records.
+        """Stop recording, and let CUPTI hand over all records.
 
-        Raises BackendError if it fails, or does not return: before 13.0 Update 1 it may hang here.
+        Raises BackendError if it fails or does not return: before 13.0 Update 1 it may hang here.
         """
         if self._enabled:
             self._end()
 
     def records(self) -> dict[int, Table]:
-        """Return what was recorded until it was disabled, by kind. The GPU has to be done by then.
+        """Return the records up to the end of recording, by kind. The GPU has to be done by then.
 
         Raises BackendError if CUPTI dropped records, if its clock was changed, or if this process was forked from the
         one that loaded it.
@@ -173,15 +173,15 @@ class Cupti:
         return self._decoder.decode(self._taken())
 
     def push(self, number: int) -> None:
-        """Let the calls of CUDA that this thread makes from now on have a *number*, until it is popped."""
+        """Give this thread's next calls of CUDA a *number*, until it is popped."""
         self._call("cuptiActivityPushExternalCorrelationId", _CUSTOM, ctypes.c_uint64(number))
 
     def pop(self) -> None:
-        """Let them have the number that this thread pushed before the last one, or none."""
+        """Give them the number that this thread pushed before the last one, or none."""
         self._call("cuptiActivityPopExternalCorrelationId", _CUSTOM, None)
 
     def function(self, kind: int, callback: int) -> str:
-        """Return the name of the function that was called, without its version: ``cudaLaunchKernel``."""
+        """Return the name of the called function, without its version: ``cudaLaunchKernel``."""
         name = ctypes.c_char_p()
         self._call("cuptiGetCallbackName", _DOMAINS[kind], int(callback), ctypes.byref(name))
         return cuda_calls.without_api_version((name.value or b"").decode()).lstrip("_")
@@ -189,7 +189,7 @@ class Cupti:
     def text(self, address: int) -> str:
         """Return the kernel's name that a record points to. CUPTI keeps it as long as the kernel is loaded.
 
-        Before 13.4 Update 1 it may be that of another kernel, which was unloaded before.
+        Before 13.4 Update 1 it may be the name of another kernel that was unloaded earlier.
         """
         return ctypes.string_at(address).decode("utf-8", "replace") if address else "(no name)"
 
@@ -205,7 +205,7 @@ class Cupti:
         buffer[0], size[0], most_records[0] = address, memory.nbytes, 0
 
     def _memory(self) -> Buffer | None:
-        """Return a buffer; None if no memory is left, or if there are `MOST_BUFFERS` and CUPTI bears that."""
+        """Return a buffer; None without memory, or beyond `MOST_BUFFERS` if CUPTI tolerates that."""
         if len(self._lent) + len(self._filled) >= MOST_BUFFERS:
             self._overflowed = True
             if self._may_refuse:
@@ -224,12 +224,12 @@ class Cupti:
         if memory is None:
             return
         if self._overflowed and not self._may_refuse:
-            self._ready.append(memory)  # the window has failed: what else is recorded is thrown away
+            self._ready.append(memory)  # the window has failed, so its other records are discarded
         else:
             self._filled.append((memory, min(used, memory.nbytes)))
 
     def _taken(self) -> Iterator[Buffer]:
-        """Yield the filled part of each buffer. When the next one is asked for, the buffer may be used again."""
+        """Yield the filled part of each buffer, which is valid until the next one."""
         while self._filled:
             memory, used = self._filled.pop(0)
             if used:
@@ -238,7 +238,7 @@ class Cupti:
                 self._ready.append(memory)
 
     def _end(self) -> None:
-        """Disable what is enabled, and flush; in another thread, so that a deadlock in CUPTI ends with an error."""
+        """Disable all kinds and flush, in another thread, so that a deadlock in CUPTI ends with an error."""
 
         def end() -> None:
             try:
@@ -252,7 +252,7 @@ class Cupti:
         within(PATIENCE_S, end, "CUPTI does not return from the end of a window; libcupti 13.0 Update 1 may help")
 
     def _dropped(self) -> int:
-        """Return how many records were dropped since the last call of this."""
+        """Return the number of records dropped since the last call."""
         number = ctypes.c_size_t()
         self._call("cuptiActivityGetNumDroppedRecords", None, 0, ctypes.byref(number))
         return number.value

@@ -1,10 +1,10 @@
-"""CUPTI's activity buffers -> columns. Neither CUDA nor a driver is needed for that.
+"""Decode CUPTI's activity buffers into columns. This needs neither CUDA nor a driver.
 
 A buffer holds records of several kinds one after the other; each begins with the number of its kind. In one version of
 CUPTI all records of a kind have the same size. It grows from version to version (a kernel's: 208 bytes in CUDA 12, 216
-to 248 in 13), and fields keep their places. So no sizes are written here. The library is asked where the first record
-of each kind ends (6 us), which gives the size of the others (0.1 us each). The last record has to end where the buffer
-does.
+to 248 in 13), and fields keep their places. No sizes are therefore hard-coded here. The library is asked for the end of
+the first record of each kind (6 us), which gives the size of the others (0.1 us each). The last record has to end with
+the buffer.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ....errors import BackendError
 
 Buffer: TypeAlias = NDArray[np.uint8]
 Table: TypeAlias = Mapping[str, NDArray[Any]]
+# Returns the end of the record that begins at a byte of a buffer; None if the library does not know.
 Follow: TypeAlias = Callable[[Buffer, int], int | None]
-"""Returns where the record ends that begins at a byte of a buffer; None if the library does not know."""
 
+# Kinds of records. KERNEL is CUPTI's "concurrent kernel": kind 3 would make kernels run one after the other. OVERHEAD
+# is time of CUPTI and the driver. EXTERNAL is the number that was pushed when a call began.
 MEMCPY, MEMSET, DRIVER, RUNTIME, KERNEL, OVERHEAD, PEER_COPY, EXTERNAL = 1, 2, 4, 5, 10, 17, 22, 39
-"""Kinds of records. KERNEL is CUPTI's "concurrent kernel": kind 3 would make kernels run one after the other. OVERHEAD
-is what CUPTI and the driver take time for. EXTERNAL is the number that was pushed when a call began."""
 _ON_DEVICE = {"start": ("u8", 16), "end": ("u8", 24)}
 _MOVE = {"bytes": ("u8", 8), **_ON_DEVICE, "device": ("u4", 32), "stream": ("u4", 40)}
 _COPY = {"copy_kind": ("u1", 4), **_MOVE}
+# The grid and block of a kernel.
 SHAPE = {f"{of}_{axis}": ("i4", at + 4 * n) for of, at in (("grid", 52), ("block", 64)) for n, axis in enumerate("xyz")}
-"""The grid and block of a kernel."""
 _CALL = {
     "callback": ("u4", 4),
     "start": ("u8", 8),
@@ -38,6 +38,8 @@ _CALL = {
     "correlation": ("u4", 32),
     "result": ("u4", 36),
 }
+# The type and offset of each used field, by kind. They are the same in CUDA 12 and 13 (compared: 12.4, 12.6, 12.9, 13.0
+# to 13.5). Times are ns, a name is the address of a text, a graph node of 0 is work outside of graphs.
 FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
     KERNEL: {
         **_ON_DEVICE,
@@ -57,19 +59,17 @@ FIELDS: Mapping[int, Mapping[str, tuple[str, int]]] = {
     DRIVER: _CALL,
     EXTERNAL: {"pushed": ("u8", 8), "correlation": ("u4", 16)},
 }
-"""The type and offset of each field that is read, by kind. They are the same in CUDA 12 and 13 (compared: 12.4, 12.6,
-12.9, 13.0 to 13.5). Times are ns, a name is the address of a text, a graph node of 0 is work of no graph."""
+# The OVERHEAD kinds of loading code inside a launch: the runtime loads a module, or the driver a function.
 LOADING = (4 << 16, 5 << 16)
-"""What an OVERHEAD is where code is loaded inside a launch: the runtime loads a module, or the driver a function."""
 _LEAST = {kind: max(at + np.dtype(form).itemsize for form, at in of.values()) for kind, of in FIELDS.items()}
+# Sizes of records are multiples of this.
 _WORD = 8
-"""Sizes of records are multiples of this."""
+# The most bytes of a record; the largest known one has 248.
 _LARGEST = 4096
-"""The most bytes of a record; the largest that is known has 248."""
 
 
 class Decoder:
-    """Decodes the buffers of one library, and keeps the sizes of records that it found."""
+    """Decodes the buffers of one library, and keeps the record sizes that it finds."""
 
     def __init__(self, follow: Follow) -> None:
         self._follow = follow
@@ -78,8 +78,8 @@ class Decoder:
     def decode(self, buffers: Iterable[Buffer]) -> dict[int, Table]:
         """Return the records of the kinds in `FIELDS`, in the order of the buffers.
 
-        Once the next buffer is asked for, the one before may be used again. Raises BackendError for a buffer whose
-        records do not end where it does.
+        A buffer may be reused after the next one is requested. Raises BackendError if a buffer's records do not end
+        with it.
         """
         parts: dict[int, list[Table]] = {kind: [] for kind in FIELDS}
         for buffer in buffers:
@@ -98,7 +98,7 @@ class Decoder:
                 yield kind, {name: _gathered(buffer, of_kind, *field) for name, field in FIELDS[kind].items()}
 
     def _walk(self, buffer: Buffer) -> list[int]:
-        """Return where records begin. This loop runs for every record."""
+        """Return the offsets of the records. This loop runs for every record."""
         kinds, end, at, sizes = buffer.view(np.int32).data, len(buffer), 0, self._sizes
         starts = []
         while at < end:
@@ -112,7 +112,7 @@ class Decoder:
         return starts
 
     def _learnt(self, buffer: Buffer, kind: int, at: int) -> int:
-        """Return, and keep, the size of the records of a new *kind*: the size of the one *at* this byte."""
+        """Return, and keep, the record size of a new *kind*: the size of the record *at* this byte."""
         end = self._follow(buffer, at)
         if end is None:
             raise _broken(
@@ -128,7 +128,7 @@ class Decoder:
 
 
 def _gathered(buffer: Buffer, starts: NDArray[np.int64], form: str, at: int) -> NDArray[Any]:
-    # Each field is read from a view of its type. To copy whole records byte by byte was 100 times slower.
+    # Each field is read from a view of its type, since copying whole records byte by byte was 100 times slower.
     return buffer.view(form)[(starts + at) // np.dtype(form).itemsize]
 
 

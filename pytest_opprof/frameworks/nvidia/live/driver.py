@@ -1,4 +1,4 @@
-"""The NVIDIA driver (libcuda) by ctypes: which GPUs there are, and waiting until they are done."""
+"""The NVIDIA driver (libcuda) by ctypes: list the GPUs, and wait until they are done."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from typing import Any, ClassVar
 
 from ....errors import BackendError
 
+# The longest wait for the GPU. A kernel that takes longer is considered to hang.
 PATIENCE_S = 600.0
-"""How long to wait for the GPU. A kernel that takes longer is considered to hang."""
+# CUDA reads it once, when it is initialised.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""CUDA reads it once, when it is initialised."""
 _NO_DEVICE = 100
 _NAME_BYTES, _BUS_BYTES = 256, 32
 
 
 class Driver:
-    """The part of libcuda that is needed; *library* has its functions."""
+    """The used part of libcuda; *library* has its functions."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
         self._visible: tuple[str | None] | None = None
-        """What `VISIBLE` was when CUDA was initialised by us; None where the program did it."""
+        """The value of `VISIBLE` when opprof initialised CUDA; None if the program did."""
 
     def is_initialised(self) -> bool:
-        """Tell whether CUDA was initialised in this process: before that there is nothing to wait for."""
+        """Return True if CUDA is initialised in this process; before that there is nothing to wait for."""
         return bool(self._library.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0)
 
     def remember_devices(self) -> None:
-        """Remember which GPUs the program chose, if CUDA is yet to be initialised: from then on it cannot choose."""
+        """Remember the program's choice of GPUs if CUDA is not initialised yet; afterwards it cannot choose."""
         if not self.is_initialised():
             self._visible = (os.environ.get(VISIBLE),)
 
     def problem(self) -> str | None:
-        """Say why CUDA cannot run in this process, or return None if it can. The first call initialises CUDA."""
+        """Return why CUDA cannot run in this process, or None if it can. The first call initialises CUDA."""
         self.remember_devices()
         status = self._library.cuInit(0)
         if status == _NO_DEVICE or (status == 0 and not self._count()):
@@ -49,7 +49,9 @@ class Driver:
         return None
 
     def ignored_devices(self) -> str:
-        """Say that the program chose other GPUs after CUDA was initialised here, which CUDA ignores; empty if not."""
+        """Return an error if the program chose other GPUs after opprof initialised CUDA, which CUDA ignores; else
+        "".
+        """
         now = os.environ.get(VISIBLE)
         if self._visible is None or self._visible == (now,):
             return ""
@@ -70,15 +72,15 @@ class Driver:
         return text.value.decode("utf-8", "replace")
 
     def bus(self, device: int) -> str:
-        """Return the PCI address of a GPU, as its number outside of CUDA is another: ``0000:3b:00.0``."""
+        """Return the PCI address of a GPU, since its number differs outside of CUDA: ``0000:3b:00.0``."""
         text = ctypes.create_string_buffer(_BUS_BYTES)
         self._call("cuDeviceGetPCIBusId", text, _BUS_BYTES, device)
         return text.value.decode("ascii")
 
     def synchronize(self) -> int:
-        """Wait until every GPU that this process uses has done its work; return the number of contexts waited for.
+        """Wait until every GPU used by this process is done; return the number of contexts.
 
-        Raises BackendError if that takes longer than `PATIENCE_S`, or if a kernel failed.
+        Raises BackendError after `PATIENCE_S`, or if a kernel failed.
         """
         contexts, retained = self._contexts()
 
@@ -108,7 +110,7 @@ class Driver:
         return list(found), retained
 
     def active(self) -> Iterator[int]:
-        """Yield the GPUs that this process has set up."""
+        """Yield the GPUs that this process has initialised."""
         flags, active = ctypes.c_uint(), ctypes.c_int()
         for device in range(self._count()):
             self._call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
@@ -143,19 +145,19 @@ def opened() -> Driver | None:
 
 
 def problem() -> str | None:
-    """Say why no NVIDIA GPU can be used, or return None if one can."""
+    """Return why no NVIDIA GPU can be used, or None if one can."""
     driver = opened()
     return driver.problem() if driver else "there is no NVIDIA driver (libcuda.so.1) on this machine"
 
 
 class _Waiter:
-    """A thread that calls the driver in place of others, so that Ctrl-C works, and is kept for the next call.
+    """A thread that calls the driver on behalf of others, so that Ctrl-C works; it is kept for the next call.
 
     It is kept because CUPTI asks for a buffer for each thread that calls CUDA in a window.
     """
 
     idle: ClassVar[list[_Waiter]] = []
-    """Those that have nothing to do: one, unless several are wanted at once."""
+    """Idle threads: one, unless several are needed at once."""
 
     def __init__(self) -> None:
         self._actions = SimpleQueue[Callable[[], None]]()
@@ -167,7 +169,7 @@ class _Waiter:
             self._actions.get()()
 
     def start(self, action: Callable[[], None]) -> Future[None]:
-        """Let it run *action*; return what tells when that is done."""
+        """Run *action* in the thread; return the future of its end."""
         done = Future[None]()
 
         def run() -> None:
@@ -176,7 +178,7 @@ class _Waiter:
                 action()
             except BaseException as error:
                 failed = error
-            self.idle.append(self)  # before it is told: who is told may want the thread at once
+            self.idle.append(self)  # before setting the result, because the waiting thread may need this one at once
             if failed is None:
                 done.set_result(None)
             else:
@@ -187,7 +189,7 @@ class _Waiter:
 
     @classmethod
     def free(cls) -> _Waiter:
-        """Return one that has nothing to do."""
+        """Return an idle thread."""
         while cls.idle:
             # A thread does not survive a fork.
             if (waiter := cls.idle.pop()).thread.is_alive():
@@ -198,7 +200,7 @@ class _Waiter:
 def within(seconds: float, action: Callable[[], None], what: str) -> None:
     """Run *action* in another thread, so that Ctrl-C works. Raises BackendError with *what* if it takes longer.
 
-    That thread then stays, as a call of the driver cannot be ended.
+    The thread then stays, because a call of the driver cannot be ended.
     """
     done = _Waiter.free().start(action)
     wait([done], seconds)

@@ -1,8 +1,8 @@
-"""Activity of CUDA -> events of a log: what the GPU did, under the call of CUDA that asked for it.
+"""Convert CUDA activity into a log: the work of the GPU, inside the call of CUDA that launched it.
 
-A kernel, a copy or a set is an op. It belongs to the interval in which the host asked for it, as the GPU may do it
-later. The call that asked is an event around it, and no op. A synchronisation is an op of the host, without device
-time. Other calls are left out.
+A kernel, a copy or a set is an op. It belongs to the interval in which the host launched it, as the GPU may do it
+later. The launching call is an event around it, and no op. A synchronisation is an op of the host, without device time.
+Other calls are left out.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ _UNTIMED = "{} kernels or copies were not timed by CUPTI: device times lack them
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When a window was open, and where its intervals begin: ns on CUPTI's clock."""
+    """The open time of a window and the beginnings of its intervals: ns on CUPTI's clock."""
 
     begin: int
     end: int
     marks: Sequence[int] = ()
     waited: int = 1 << 63
-    """When the last wait for the GPU began."""
+    """The start of the last wait for the GPU."""
 
     def has(self, when: NDArray[Any]) -> NDArray[np.bool_]:
-        """Tell which times are inside."""
+        """Return a mask of the times inside."""
         inside: NDArray[np.bool_] = (when >= self.begin) & (when < self.end)
         return inside
 
     def waited_for(self, calls: Calls) -> NDArray[np.bool_]:
-        """Tell which *calls* had returned by the last wait. Others, of other threads, may have sent work after it."""
+        """Return a mask of *calls* that returned before the last wait. Others, of other threads, may have sent work
+        after it.
+        """
         returned: NDArray[np.bool_] = calls.end <= self.waited
         return returned
 
@@ -60,7 +62,7 @@ class Span:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether a log may have the *name*: in a budget any other is a mistake."""
+    """Return True if a log may have the *name*; in a budget any other is a mistake."""
     return cuda_calls.starts_device_work(name) or name in (names.UNLINKED, "MemcpyHtoH")
 
 
@@ -75,11 +77,11 @@ def fill(
     moments: bool = False,
     graphs_hold: bool = True,
 ) -> NDArray[np.bool_]:
-    """Append to *log* what the program asked for in *span*; return which of the *work* that is.
+    """Append the program's calls in *span* to *log*; return a mask of their *work*.
 
-    *parents* are the events of the log that the calls are in, *sites* the lines of the calls; *moments*: also say when
-    all that ran; *graphs_hold*: CUPTI is one that numbers launches of graphs rightly. Raises BackendError, with the
-    likely *cause*, if a kernel was launched and is not in *work*, or if nothing tells when some of the work was done.
+    *parents* are the log's events around the calls, *sites* the lines of the calls; *moments*: also record start times;
+    *graphs_hold*: CUPTI numbers launches of graphs correctly. Raises BackendError, with the likely *cause*, if a kernel
+    was launched and is not in *work*, or if the time of some work is unknown.
     """
     parents = np.full(len(calls.start), NOBODY) if parents is None else parents
     caller, asked = work.caller, _asked(calls, work, span)
@@ -134,11 +136,11 @@ def fill(
 
 
 def _asked(calls: Calls, work: Work, span: Span) -> NDArray[np.uint64]:
-    """Return when the call of each work was made; for work without a call, when it began.
+    """Return the time of each work's call; for work without a call, its own start.
 
-    Work that began after the window was asked for in it all the same, as nothing of the program was waited for: by the
-    latest call that starts work, or one before that. So was a node of a graph that began after the latest launch of
-    one. Raises BackendError for work that has neither a call nor a time.
+    Work that began after the window belongs to it all the same, because nothing has waited for it: it was launched by
+    the latest call that starts work, or an earlier one. So does a node of a graph that began after the latest graph
+    launch. Raises BackendError for work that has neither a call nor a time.
     """
     alone = work.caller == NOBODY
     if lost := np.count_nonzero(alone & (work.start == 0) & (work.device_ns == ABSENT)):
@@ -158,7 +160,7 @@ def _asked(calls: Calls, work: Work, span: Span) -> NDArray[np.uint64]:
 
 
 def busy_ns(calls: Calls, work: Work, span: Span) -> dict[int, int]:
-    """Return for each interval how long the GPUs were busy: the sum over GPUs, overlapping work counted once."""
+    """Return the busy time of the GPUs for each interval: the sum over GPUs, overlapping work counted once."""
     asked = _asked(calls, work, span)
     timed = np.flatnonzero(span.has(asked) & (work.device_ns != ABSENT))
     timed = timed[np.argsort(work.start[timed], kind="stable")]
@@ -200,7 +202,7 @@ def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str
 
 
 def _check_copies(log: EventLog, calls: Calls, busy: NDArray[np.bool_], span: Span) -> None:
-    """Say aloud that calls that copy or set memory have no work on record."""
+    """Add a remark if calls that copy or set memory have no recorded work."""
     copies = calls.of(cuda_calls.moves) & span.has(calls.start) & ~calls.failed & ~calls.captured
     if idle := np.count_nonzero(copies & ~busy & span.waited_for(calls)):
         log.remark(
@@ -210,10 +212,10 @@ def _check_copies(log: EventLog, calls: Calls, busy: NDArray[np.bool_], span: Sp
 
 
 def _check_graphs(log: EventLog, launched: int, idle: int, alone: int, cause: str) -> None:
-    """Say aloud that some of the graphs *launched* are *idle*, without any work; *alone* are nodes without a call.
+    """Add a remark if some of the *launched* graphs are *idle*, without any work; *alone* are nodes without a call.
 
-    Raises BackendError if all work of all graphs is missing: a graph without any is rare, an empty profile would pass
-    every budget.
+    Raises BackendError if all work of all graphs is missing: a graph without any is rare, and an empty profile would
+    pass every budget.
     """
     if not idle:
         return
@@ -233,9 +235,9 @@ def _check_graphs(log: EventLog, launched: int, idle: int, alone: int, cause: st
 
 
 def check_last_call(calls: Calls, span: Span) -> None:
-    """Check that the backend's own wait at the end of *span* was recorded: then all before it was, too.
+    """Check that the backend's own wait at the end of *span* was recorded, and thus all calls before it.
 
-    Raises BackendError if it was not: another profiler took CUPTI over inside the window.
+    Raises BackendError if not: another profiler took CUPTI over inside the window.
     """
     if not (calls.start[calls.of(_synchronizes)] >= span.end).any():
         raise BackendError(

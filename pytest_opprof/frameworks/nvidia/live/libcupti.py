@@ -1,4 +1,4 @@
-"""Finding libcupti: which of the files of that name this process is to use."""
+"""Find libcupti: choose the file that this process must use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ....errors import BackendError
 from . import driver as cuda_driver
 from .cupti import Cupti
 
+# The environment variable that names the file to use.
 VARIABLE = "OPPROF_LIBCUPTI"
-"""The environment variable that names the file to use."""
 
 
 @cache
@@ -36,9 +36,9 @@ def opened() -> Cupti:
 
 
 def loaded_version() -> int | None:
-    """Return the version of the libcupti that this process has loaded; None if it has none, or that does not answer.
+    """Return the version of the loaded libcupti; None if there is none, or it does not answer.
 
-    PyTorch has CUPTI in its own library in some builds.
+    Some builds of PyTorch contain CUPTI in their own library.
     """
     paths = [path for path in mapped() if "/libcupti.so" in path]
     try:
@@ -48,7 +48,7 @@ def loaded_version() -> int | None:
 
 
 def mapped() -> list[str]:
-    """Return the files of CUDA's libraries that this process has loaded."""
+    """Return the loaded files of CUDA's libraries in this process."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -66,8 +66,8 @@ def cuda_major(loaded: list[str]) -> int | None:
 def candidates(loaded: list[str], environ: Mapping[str, str], newest: int | None = None) -> Iterator[str]:
     """Yield the files that may be libcupti, the best first; the driver supports CUDA up to the major version *newest*.
 
-    A process must have one: a second copy would record nothing. So a file that is loaded comes first, then wheels,
-    those of the CUDA version in use first and those that the driver does not support last, then the toolkit.
+    A process must have one: a second copy would record nothing. A loaded file therefore comes first, then wheels (the
+    CUDA version in use first, versions that the driver does not support last), then the toolkit.
     """
     if VARIABLE in environ:
         yield environ[VARIABLE]

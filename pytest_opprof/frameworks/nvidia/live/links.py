@@ -1,4 +1,4 @@
-"""Which call of CUDA asked for which work of a GPU.
+"""Link each work of a GPU to the call of CUDA that launched it.
 
 CUPTI numbers calls, and gives work the number of its call. Nodes of CUDA graphs are different: before 13.1 Update 1
 they have wrong numbers in all sessions of a process but the first, and so have the calls that launch graphs (release
@@ -17,31 +17,31 @@ from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
 from .calls import Calls
 
+# The version of CUPTI from which on nodes of graphs have the number of their launch.
 GRAPHS_FROM = 130101
-"""The version of CUPTI from which on nodes of graphs have the number of their launch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """What links work to its call: columns."""
+    """The facts that link work to its call: columns."""
 
     start: NDArray[np.uint64]
-    """When it began; 0 if that is not known."""
+    """The start time; 0 if unknown."""
     correlation: NDArray[np.uint32]
     """The number of the call."""
     graph_node: NDArray[np.int64]
-    """The node of a CUDA graph that it was; 0 if it was none, ABSENT where nothing tells."""
+    """Its node in a CUDA graph; 0 without a graph, ABSENT if unknown."""
     graph: NDArray[np.int64]
-    """That graph, as it was made to be launched."""
+    """The executable graph of that node."""
 
 
 def callers(calls: Calls, work: Numbers, graphs_hold: bool) -> NDArray[np.int64]:
-    """Return the call of the program that asked for each *work*; `NOBODY` where that is not known.
+    """Return the program's call that launched each *work*; `NOBODY` if unknown.
 
-    If *graphs_hold*, nodes of graphs have the number of their launch. Else they are given to the launches in the order
-    in which both ran, or all to `NOBODY` if that cannot be: if it is not as many runs as launches, or one began before
-    its launch. Where nothing tells which work is of a graph, a call that launches one kernel has the first one with
-    its number, and others have none.
+    If *graphs_hold*, nodes of graphs have the number of their launch. Otherwise nodes are matched with the launches in
+    the order in which both ran, or all get `NOBODY` if that is impossible: the numbers of runs and launches differ, or
+    a run began before its launch. If it is unknown which work belongs to a graph, a call that launches one kernel gets
+    the first work with its number, and the rest gets none.
     """
     found = np.full(len(work.start), NOBODY)
     if not len(calls.start):
@@ -62,7 +62,7 @@ def callers(calls: Calls, work: Numbers, graphs_hold: bool) -> NDArray[np.int64]
 
 
 def _numbered(calls: Calls, chosen: NDArray[np.bool_], correlation: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return the program's own call of each number, by those *chosen*."""
+    """Return the program's own call of each number, among the *chosen* ones."""
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return np.full(len(correlation), NOBODY)
@@ -73,7 +73,9 @@ def _numbered(calls: Calls, chosen: NDArray[np.bool_], correlation: NDArray[np.u
 
 
 def _take_surplus(calls: Calls, work: Numbers, found: NDArray[np.int64], chosen: NDArray[np.bool_]) -> None:
-    """Take from calls that launch one kernel all of the *chosen* work but the first: nodes of a graph, misnumbered."""
+    """Leave each call that launches one kernel only the first of its *chosen* work: the rest are misnumbered graph
+    nodes.
+    """
     launches_one = np.append(calls.of(is_kernel_launch), False)[found]  # the last one is for `NOBODY`
     rows = np.flatnonzero(chosen & launches_one)
     rows = rows[np.lexsort((work.start[rows], found[rows]))]
@@ -81,7 +83,7 @@ def _take_surplus(calls: Calls, work: Numbers, found: NDArray[np.int64], chosen:
 
 
 def _in_order(calls: Calls, work: Numbers, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the launch of the graph of which each of the *nodes* ran: the k-th run is that of the k-th launch."""
+    """Return the graph launch of each of the *nodes*: the k-th run belongs to the k-th launch."""
     nobody = np.full(len(nodes), NOBODY)
     launches = np.flatnonzero(calls.of(is_graph_launch) & ~calls.failed & ~calls.captured)
     order = np.lexsort((work.start[nodes], work.graph_node[nodes], work.graph[nodes]))
@@ -89,7 +91,7 @@ def _in_order(calls: Calls, work: Numbers, nodes: NDArray[np.int64]) -> NDArray[
     is_first = np.append(True, (np.diff(node) != 0) | (np.diff(graph) != 0))
     turn = np.arange(len(nodes)) - np.maximum.accumulate(np.where(is_first, np.arange(len(nodes)), 0))
     runs, run = np.unique(np.stack([graph, turn]), axis=1, return_inverse=True)
-    # Each run of a graph has each of its nodes once. Those of conditional nodes have not.
+    # Each run of a graph has each of its nodes once, except conditional nodes.
     _, nodes_of = np.unique(graph[is_first], return_counts=True)
     _, runs_of = np.unique(runs[0], return_counts=True)
     if (start == 0).any() or len(nodes) != (nodes_of * runs_of).sum() or runs.shape[1] != len(launches):

@@ -1,4 +1,4 @@
-"""Memory of the GPU: what CuPy's pools give out, by its hook, and what CUDA allocates outside of these pools."""
+"""Memory of the GPU: allocations from CuPy's pools, by its hook, and CUDA's allocations outside of these pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNKNOWN_SIZE = "memory of the GPU was allocated outside of CuPy's pools: it is 
 
 
 class Memory:
-    """What one window allocates on the GPU."""
+    """The allocations of one window on the GPU."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -27,7 +27,7 @@ class Memory:
         self._hooked = False
 
     def hook(self) -> AbstractContextManager[object]:
-        """Return a context that watches CuPy's pools in this thread, as its hooks do; without CuPy it does nothing."""
+        """Return a context that watches CuPy's pools in this thread, like its hooks; without CuPy it does nothing."""
         cupy: Any = sys.modules.get("cupy")
         if cupy is None:
             return nullcontext()
@@ -55,13 +55,13 @@ class Memory:
             self._log.allocated(size)
 
     def _free(self, block: int, size: int) -> None:
-        # Blocks from before the window do not count: they cannot be told from those of other threads.
+        # Blocks from before the window do not count: they cannot be told from other threads' blocks.
         if block in self._blocks:
             self._blocks.remove(block)
             self._log.allocated(-size)
 
     def finish(self, calls: Calls, span: Span) -> None:
-        """Add the allocations of CUDA that no watched pool asked for."""
+        """Add the allocations of CUDA outside of watched pools."""
         times = calls.start[calls.of(cuda_calls.allocates)]
         intervals = self._log.interval + 1
         asked = np.bincount(span.interval(times[span.has(times)]), minlength=intervals)

@@ -1,8 +1,8 @@
-"""Whether a GPU was throttled or shared while it worked, by NVML, if its package nvidia-ml-py is installed.
+"""Detect a throttled or shared GPU by NVML, if its package nvidia-ml-py is installed.
 
-NVML is asked before a window and after it, never inside. Between these only the driver's counters of throttled time
-show something; a process that came and went in between is not seen. Nothing here raises: if NVML does not answer, that
-is a remark. A look takes 0.3 ms on an H200, and reading the counters 1 ms more, so one reading holds for a second.
+NVML is asked before a window and after it, never inside. In between, only the driver's counters of throttled time show
+anything; a process that came and went is not seen. Nothing here raises: if NVML does not answer, that is a remark. A
+look takes 0.3 ms on an H200, and reading the counters 1 ms more, so one reading holds for a second.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from ....profile.event_log import EventLog
 from .driver import Driver
 
 _IDLE, _SW_POWER_CAP, _SW_THERMAL = 0x01, 0x04, 0x20
+# Reasons for low clocks, nvmlClocksEventReason* of nvml.h. Other reasons do not disturb a measurement: the setup of the
+# GPU (clocks of applications and of the display, sync boost), idleness, or the power cap, at which some GPUs always
+# are.
 _THROTTLED = {
     _SW_THERMAL: "SW thermal slowdown",
     0x40: "HW thermal slowdown",
     0x80: "HW power brake",
     0x08: "HW slowdown",
 }
-"""Reasons why clocks are low, nvmlClocksEventReason* of nvml.h. Its other reasons do not disturb a measurement: how the
-GPU is set up (clocks of applications and of the display, sync boost), that it is idle, or that it is at its power cap,
-as some GPUs always are."""
+# The counter of the time of a reason, NVML_PERF_POLICY_* of nvml.h. Other counters are not used: their numbers are 251
+# to 253 in some versions of nvml.h and 269 to 271 in others.
 _COUNTERS = {_SW_POWER_CAP: 0, _SW_THERMAL: 1}
-"""The counter of the time of a reason, NVML_PERF_POLICY_* of nvml.h. Other counters are not used: their numbers are 251
-to 253 in some versions of nvml.h and 269 to 271 in others."""
+# Counters are used only in longer windows, since they reportedly move in steps of 100 ms.
 _COUNTED_NS = 1_000_000_000
-"""Counters are used in windows that are longer than this: they are said to move in steps of 100 ms."""
+# The share of the window from which on clocks count as low: any GPU under load is at its limit for moments.
+# https://github.com/NVIDIA/DCGM/issues/285
 _SHARE = 0.01
-"""From which share of the window on clocks count as low: any GPU under load is at its limit for moments.
-https://github.com/NVIDIA/DCGM/issues/285"""
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+# The newer name of each function first: drivers before 535, or 510, have only the older one.
 _PROCESSES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")
-"""The newer name of each function first: drivers before 535, or 510, have only the older one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What NVML says of a GPU at one time."""
+    """NVML's answers about a GPU at one time."""
 
     at_ns: int
     reasons: int = 0
-    """Why its clocks are low, as bits."""
+    """The reasons for low clocks, as bits."""
     counted_ns: Mapping[int, int] = field(default_factory=dict)
-    """How long they ever were low, by reason; only reasons that the GPU counts."""
+    """The total time of low clocks, by reason; only reasons that the GPU counts."""
     counted_at_ns: int = 0
     """When the counters were read: up to `_COUNTED_NS` before the rest."""
     others: tuple[str, ...] = ()
-    """Processes that compute on it and are not of this run."""
+    """Processes of other runs that compute on it."""
     unknown: tuple[str, ...] = ()
-    """What NVML did not answer."""
+    """The questions that NVML did not answer."""
 
 
 def unwatched() -> str:
-    """Say why NVML is not asked, and what to do about it; empty if it is."""
+    """Return why NVML is not asked, and the remedy; empty if it is."""
     return _opened()[1]
 
 
@@ -83,7 +83,7 @@ def _opened() -> tuple[Any, str]:
 
 
 def look(driver: Driver | None, earlier: Mapping[int, Look] | None = None) -> dict[int, Look]:
-    """Return what NVML says of each GPU that this process has set up, by its number in CUDA.
+    """Return NVML's answers about each GPU that this process has initialised, by its number in CUDA.
 
     Counters that an *earlier* look read less than a second ago are not read again.
 
@@ -92,7 +92,7 @@ def look(driver: Driver | None, earlier: Mapping[int, Look] | None = None) -> di
     try:
         buses = {device: driver.bus(device) for device in driver.active()} if driver else {}
     except BackendError:
-        return {}  # the wait for the GPU reports what is wrong with it
+        return {}  # the wait for the GPU reports the error
     nvml, missing = _opened() if buses else (None, "")
     if missing:
         return {}
@@ -140,11 +140,11 @@ def _counted_ns(nvml: Any, handle: Any) -> dict[int, int]:
 
 
 def _others(listed: Sequence[Any]) -> tuple[str, ...]:
-    """Return the processes among those *listed* that are not of this run. Raises LookupError if that cannot be told.
+    """Return the *listed* processes of other runs. Raises LookupError if that cannot be told.
 
-    In a container older drivers list the host's numbers of processes, or none; newer ones list the container's, or
-    sometimes the number of a thread of CUDA. This process computes on the GPU, so it is listed. If its number is not
-    found, it cannot be told from the others, unless it is the only one listed.
+    In a container older drivers list the host's process numbers, or none; newer ones list the container's, or sometimes
+    the number of a CUDA thread. This process computes on the GPU, so it is listed. If its number is missing, it cannot
+    be told from the others, unless it is the only one listed.
     """
     ours = [process for process in listed if is_of_this_run(process.pid)]
     if not ours and len(listed) != 1:
@@ -156,7 +156,7 @@ def _others(listed: Sequence[Any]) -> tuple[str, ...]:
 
 
 def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], devices: Sequence[int]) -> None:
-    """Add to *log* what disturbed the *devices*, which worked between two looks."""
+    """Add remarks to *log* about disturbances of the *devices*, which worked between two looks."""
     if missing := unwatched():
         log.remark(missing)
         return
@@ -173,7 +173,7 @@ def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], d
 
 
 def disturbances(device: int, before: Look | None, after: Look) -> Iterator[str]:
-    """Yield what disturbed a GPU between two looks; there is only the later one if it was set up in between."""
+    """Yield the disturbances of a GPU between two looks; only the later one exists if it was initialised in between."""
     if reasons := [name for reason, name in _THROTTLED.items() if _is_held(reason, before, after)]:
         yield f"GPU {device} was throttled: {', '.join(reasons)}"
     if others := dict.fromkeys([*(before.others if before else ()), *after.others]):
@@ -181,7 +181,7 @@ def disturbances(device: int, before: Look | None, after: Look) -> Iterator[str]
 
 
 def _is_held(reason: int, before: Look | None, after: Look) -> bool:
-    """Tell whether clocks were low for a *reason*."""
+    """Return True if clocks were low for a *reason*."""
     if (share := _share(reason, before, after)) is not None:
         return share >= _SHARE
     # The reasons of an idle GPU do not count.
@@ -189,7 +189,7 @@ def _is_held(reason: int, before: Look | None, after: Look) -> bool:
 
 
 def _share(reason: int, before: Look | None, after: Look) -> float | None:
-    """Return the share of the time between two looks in which clocks were low; None if it was not counted."""
+    """Return the share of low clocks in the time between two looks; None if it was not counted."""
     if before is None or after.counted_at_ns - before.counted_at_ns < _COUNTED_NS:
         return None
     if reason not in before.counted_ns or reason not in after.counted_ns:

@@ -1,8 +1,8 @@
-"""Which line asked for work of a GPU: a number pushed in CUPTI whenever the program comes to another line.
+"""Find the source line of GPU work: push a number in CUPTI whenever the program comes to another line.
 
 CUPTI writes the number beside each call of CUDA that the thread makes (external correlation), and the work has the
-correlation of its call: nothing of CuPy's or Numba's is hooked. Threads that the tracer does not follow, as those of
-XLA, push none: their work has no line.
+correlation of its call. Nothing of CuPy or Numba is hooked. Threads without the tracer, such as XLA's, push none, so
+their work has no line.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .calls import Calls
 from .cupti import Cupti
 from .cupti_records import Table
 
+# Added to each node, as others may push numbers, too.
 _OURS = 0x6F707072 << 32
-"""Added to each node, as others may push numbers, too."""
 
 
 class Pushed:
-    """The number that this thread has pushed: that of the line where the program is."""
+    """The pushed number of this thread: the current line of the program."""
 
     def __init__(self, cupti: Cupti) -> None:
         self.problem = ""
-        """Why the lines of the window are not known."""
+        """The reason why the lines of the window are unknown."""
         self._cupti = cupti
         self._is_some = False
 
@@ -46,7 +46,7 @@ class Pushed:
                 log.remark(f"which lines asked for work of the GPU is not known: {self.problem}")
 
     def _comes_to(self, node: int) -> None:
-        """Replace the number by that of *node*. An error must not end the program's line, in which this is called."""
+        """Replace the number by that of *node*. An error must not end the program's line, which calls this."""
         if self.problem:
             return
         try:
@@ -61,7 +61,7 @@ class Pushed:
 
 
 def sites_of(calls: Calls, external: Table) -> NDArray[np.int64]:
-    """Return the line of each call, by the records of what was pushed; UNKNOWN where nothing was."""
+    """Return the line of each call, by the pushed numbers; UNKNOWN without one."""
     ours = external["pushed"] >> np.uint64(32) == _OURS >> 32
     number, node = external["correlation"][ours], (external["pushed"][ours] & np.uint64(0xFFFFFFFF)).astype(np.int64)
     found = np.full(len(calls.start), UNKNOWN)
@@ -69,7 +69,7 @@ def sites_of(calls: Calls, external: Table) -> NDArray[np.int64]:
         order = np.argsort(number, kind="stable")
         at = np.minimum(np.searchsorted(number[order], calls.correlation), len(order) - 1)
         found = np.where(number[order][at] == calls.correlation, node[order][at], UNKNOWN)
-    # A call of the runtime and those of the driver inside it are asked for by one line, whichever has the number.
+    # A call of the runtime and the driver calls inside it come from one line, whichever has the number.
     inside = np.full(len(found), UNKNOWN)
     np.maximum.at(inside, calls.outer, found)
     return np.where(found == UNKNOWN, inside, found)

@@ -1,4 +1,4 @@
-"""Sync timing: each launch waits for its kernel, and the time of work is how long the host waited for it.
+"""Sync timing: each launch waits for its kernel, and the time of work is the host's wait for it.
 
 An op of PyTorch takes longer than its kernels: its own time, dispatching included.
 """
@@ -19,8 +19,8 @@ from ....profile.columns import ABSENT
 from .activity import Work
 from .calls import Calls
 
+# If it is 1 when CUDA is initialised, each launch returns when its kernel is done.
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
-"""If it is 1 when CUDA is initialised, each launch returns when its kernel is done."""
 
 
 def check_blocking() -> None:
@@ -35,10 +35,9 @@ def check_blocking() -> None:
 def waited_ns(calls: Calls, work: Work) -> NDArray[np.int64]:
     """Return the times of *work* in sync timing, as if the host waited for each.
 
-    Work takes from the start of its call to its own end. The host does not wait for copies and graphs, so what comes
-    after one in the same call or stream takes from the end of that. The last work of a call takes until the call ends.
-    Work that CUPTI did not time, or whose call was not recorded, keeps its time. Raises BackendError if launches did
-    not block.
+    Work takes from the start of its call to its own end. The host does not wait for copies and graphs, so work after
+    one in the same call or stream takes from its end. The last work of a call takes until the call ends. Work that
+    CUPTI did not time, or whose call was not recorded, keeps its time. Raises BackendError if launches did not block.
     """
     caller = work.caller
     known = np.flatnonzero((caller != NOBODY) & (work.device_ns != ABSENT))
@@ -56,7 +55,7 @@ def waited_ns(calls: Calls, work: Work) -> NDArray[np.int64]:
 
 
 def _end_before(lanes: Sequence[NDArray[Any]], order: NDArray[Any], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each work the *end* of that before it, by *order*, in the same *lanes*; 0 if there is none."""
+    """Return the *end* of the work before each one, by *order*, in the same *lanes*; 0 if there is none."""
     rows = np.lexsort((order, *lanes))
     found = np.zeros(len(end), np.int64)
     same = np.logical_and.reduce([np.diff(lane[rows]) == 0 for lane in lanes])
@@ -65,8 +64,8 @@ def _end_before(lanes: Sequence[NDArray[Any]], order: NDArray[Any], end: NDArray
 
 
 def _check_blocked(calls: Calls, caller: NDArray[np.int64], start: NDArray[np.uint64]) -> None:
-    # More than half have to be late: some kernels start before their launch returns, also where it does not block.
-    # Copies and launches of graphs never block.
+    # More than half must be late before this is an error: some kernels start before their launch returns, also in
+    # blocking mode. Copies and graph launches never block.
     launched = calls.of(cuda_calls.is_kernel_launch)[caller]
     late = np.count_nonzero(start[launched] > calls.end[caller[launched]])
     if late * 2 > np.count_nonzero(launched):

@@ -1,1 +1,1 @@
-"""Profilers of NVIDIA, which record kernels and not ops: Nsight Systems, Nsight Compute."""
+"""NVIDIA's profilers, which record kernels instead of ops: Nsight Systems, Nsight Compute."""

@@ -1,15 +1,14 @@
-"""Nsight Compute: the table of `ncu --csv`, page ``details`` or ``raw``, also behind other lines that ncu printed.
+"""Nsight Compute: the table of `ncu --csv`, page ``details`` or ``raw``, also after other lines that ncu printed.
 
 Columns of both: ``ID`` (one launch), ``Kernel Name``, ``Stream``, ``Device``. Page details (the default): one row for
 each metric of a launch: ``Metric Name``, ``Metric Unit``, ``Metric Value``; the time of a launch is ``Duration``. Page
 raw: one row a launch and one column a metric, the units in the first row below the header; the time is
 ``gpu__time_duration.sum``. A report without that metric has no times.
 
-Numbers are written in the locale of the machine, ``2,848.5`` or ``2.848,5``. Numbers in the file that can only be one
-of the two tell which one it is. ncu executes each kernel alone, at a fixed clock: its times compare only with times of
-ncu.
+Numbers follow the locale of the machine, ``2,848.5`` or ``2.848,5``. Unambiguous numbers in the file tell which one it
+is. ncu executes each kernel alone, at a fixed clock: its times compare only with times of ncu.
 
-Written after NVIDIA's documentation and public examples of 2021 to 2025, not tried on recordings of our own.
+Written after NVIDIA's documentation and public examples of 2021 to 2025, not tested on recordings of our own.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _ALIASES = {"gpu time duration.sum": "duration"}
 _LAUNCH = frozenset(["id", "kernel name", "context", "stream"])
 _DETAILS = frozenset(["metric name", "metric unit", "metric value"])
 _TIMES = frozenset(["Duration", "gpu__time_duration.sum"])
-# Numbers that only one locale writes: with both separators, with one of them twice, or without three digits behind it.
+# Numbers that only one locale writes: with both separators, with one of them twice, or without three digits after it.
 _POINT = re.compile(r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}|\d+\.(?:\d{1,2}|\d{4,})")
 _COMMA = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}|\d+,(?:\d{1,2}|\d{4,})")
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{0,18})?", re.ASCII)
@@ -48,7 +47,7 @@ class _Launch(NamedTuple):
 
 
 def recognises(place: Place) -> bool:
-    """Tell by the columns of the first table in the file."""
+    """Return True if the columns of the first table in the file match."""
     return tables.located(place, _ALIASES, _LAUNCH) is not None
 
 
@@ -113,7 +112,7 @@ def _place(device: str, stream: str) -> str:
 
 
 class _Numbers:
-    """How numbers are written in a file: with a decimal point or a decimal comma."""
+    """The number format of a file: with a decimal point or a decimal comma."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -121,7 +120,7 @@ class _Numbers:
         """A number of the file with a decimal point, and one with a decimal comma."""
 
     def saw(self, cell: str) -> None:
-        """Note how the number in *cell* is written."""
+        """Note the number format of *cell*."""
         cell = cell.strip()
         if not self._point and _POINT.fullmatch(cell):
             self._point = cell
@@ -129,7 +128,7 @@ class _Numbers:
             self._comma = cell
 
     def ns(self, launch: _Launch) -> float | None:
-        """Return the time of a launch, or None where there is none. Raises TraceError."""
+        """Return the time of a launch, or None if there is none. Raises TraceError."""
         if not launch.duration:
             return None
         if self._point and self._comma:

@@ -1,6 +1,6 @@
 """Nsight Systems: the SQLite file of `nsys export --type sqlite`, gzipped or not.
 
-Tables (what was not recorded has no table; times are ns; the ids of names are in ``StringIds``):
+Tables (only of recorded kinds; times are ns; the ids of names are in ``StringIds``):
 
 - ``CUPTI_ACTIVITY_KIND_KERNEL``: start, end, deviceId, streamId, correlationId, globalPid, demangledName, shortName;
 - ``CUPTI_ACTIVITY_KIND_MEMCPY`` (copyKind, bytes) and ``CUPTI_ACTIVITY_KIND_MEMSET`` (bytes): the same without names;
@@ -11,12 +11,12 @@ Tables (what was not recorded has no table; times are ns; the ids of names are i
 - ``TARGET_INFO_GPU``, ``META_DATA_EXPORT`` (``EXPORT_META_DATA`` before 2021): the GPU, the version.
 
 A kernel is an op here. Its name is the demangled name; its type is the short name, without template arguments, so that
-it stays the same when these change. A kernel of CuPy is the op that its name says. A kernel is launched by the
-innermost NVTX range around the API call with the same correlationId; without a range, by that call. API calls are ops
-on the host. Calls that launch, copy or set are not counted, since the work that they start is. Synchronisations are
-counted as API calls; ``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has them a second time. What was launched before the
-recording has a lower correlationId than all calls in it, and is outside of the only step.
-Seen: 2024.5 (schema 3.13), A100. NVTX after the published schema, not seen; nor two rows for a call.
+it stays the same when these change. A kernel of CuPy is the op in its name. A kernel is launched by the innermost NVTX
+range around the API call with the same correlationId; without a range, by that call. API calls are ops on the host.
+Calls that launch, copy or set are not counted, because the work that they start is. Synchronisations are counted as API
+calls; ``CUPTI_ACTIVITY_KIND_SYNCHRONIZATION`` has them a second time. Work launched before the recording has a lower
+correlationId than all calls in it, and is outside of the only step. Tested: 2024.5 (schema 3.13), A100. NVTX, and two
+rows for a call, follow the published schema, untested.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = ["TITLE", "ranks", "read", "recognises", "timeline"]
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether it is an SQLite file whose first tables are those of nsys."""
+    """Return True for an SQLite file whose first tables are those of nsys."""
     if not place.head.startswith(MAGIC):
         return False
     return b"CUPTI_ACTIVITY_KIND_" in place.head or b"StringIds" in place.head
@@ -71,7 +71,7 @@ def ranks(place: Place) -> list[int | None]:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return what the GPU did; *options.rank* is a process, counted from 0 by id. Raises TraceError."""
+    """Return the GPU work; *options.rank* is a process, counted from 0 by id. Raises TraceError."""
     with open_database(place, options.partial) as database:
         if options.rank is not None:
             database.only(options.rank)
@@ -79,7 +79,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline:
-    """Return when the kernels, copies, calls of the API and NVTX ranges ran. Raises TraceError."""
+    """Return the timeline of kernels, copies, calls of the API and NVTX ranges. Raises TraceError."""
     from .nsys_timeline import timeline_of
 
     with open_database(place, options.partial) as database:
@@ -110,7 +110,7 @@ def _trace(database: Database) -> SavedProfile:
         records=(*kernels, *copies, *calls),
         steps=("", OUTSIDE) if any(record.step for record in (*kernels, *copies)) else ("",),
         kernels=launches or None,
-        untold=("*",),  # kernels have names of their own, not those of ops
+        untold=("*",),  # kernels have names of their own, not names of ops
         remarks=(*remarks, *database.untimed.remarks()),
     )
 
@@ -124,7 +124,8 @@ _TIMED_KERNEL = re.sub(r"\b(start|end)\b", r"k.\1", TIMED)
 def _groups(
     database: Database, table: str, columns: Sequence[str], process: str, extra: str = "NULL", rows: str = ""
 ) -> Iterator[Any]:
-    """Group by *columns*; yield these, the number of calls, sum, least and most of the times, and the sum of *extra*.
+    """Group by *columns*; yield these, the number of calls, sum, minimum and maximum of the times, and the sum of
+    *extra*.
 
     *rows* is a query for the rows to group; without it, all rows of the *table*.
     """
@@ -141,7 +142,7 @@ def _groups(
 
 
 def _on_device_groups(database: Database, table: str, columns: Sequence[str], extra: str = "NULL") -> Iterator[Any]:
-    """Yield the same for work of a device; the first column is the step: 0, or 1 for outside of all steps."""
+    """Yield the groups of device work; the first column is the step: 0, or 1 for outside of all steps."""
     early, rows = "0", table
     if database.has(table, "correlationId") and (begins := _begins(database)):
         early, rows = "coalesce(correlationId < begin, 0)", f"{table} LEFT JOIN {begins} ON process = globalPid >> 24"
@@ -268,7 +269,7 @@ def _remarks(database: Database, kernels: list[SavedOp], calls: list[SavedOp]) -
 
 
 def _device(database: Database, records: list[SavedOp]) -> str:
-    """Return the models of the GPUs that were used."""
+    """Return the models of the used GPUs."""
     if not database.has("TARGET_INFO_GPU", "id", "name"):
         return ""
     used = {record.place.split()[1] for record in records}

@@ -1,4 +1,4 @@
-"""The SQLite file of Nsight Systems: its tables, and the queries that both its readers need. `nsys` describes them."""
+"""The SQLite file of Nsight Systems: its tables, and the queries that both readers need. `nsys` describes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Database:
         return iter(self._connection.execute(sql, values))
 
     def has(self, table: str, *columns: str) -> bool:
-        """Tell whether there is such a table with these columns."""
+        """Return True if there is such a table with these columns."""
         if table not in self.tables:
             return False
         return {name for _, name, *_ in self.rows(f"PRAGMA table_info({table})")}.issuperset(columns)
@@ -51,7 +51,7 @@ class Database:
         return [process for (process,) in rows if isinstance(process, int)]
 
     def only(self, rank: int) -> None:
-        """Read one process only. Raises TraceError where there is no process with this number."""
+        """Read one process only. Raises TraceError if there is no process with this number."""
         processes = self.processes()
         if not 0 <= rank < max(len(processes), 1):
             raise TraceError(f"{self.place}: has no rank {rank}; it has {len(processes)} processes, counted from 0")
@@ -69,7 +69,7 @@ class Database:
 
 @contextmanager
 def open_database(place: Place, partial: bool = False) -> Iterator[Database]:
-    """Open the file. Raises TraceError, also for what is wrong while it is read."""
+    """Open the file. Raises TraceError, also for errors while it is read."""
     if not place.head.startswith(MAGIC):
         raise TraceError(f"{place}: is no SQLite file. Make one: nsys export --type sqlite REPORT.nsys-rep")
     with opened(place, TITLE) as connection:
@@ -82,7 +82,7 @@ def calls_once(database: Database) -> str:
     twice = f"SELECT count(correlationId) > count(DISTINCT correlationId) FROM {RUNTIME}"
     if not database.has(RUNTIME, *columns) or not next(database.rows(twice))[0]:
         return RUNTIME
-    # A thread makes one call after the other: a call that begins before an earlier one has ended is inside that one.
+    # A thread makes one call after the other, so a call that begins before an earlier one has ended is inside that one.
     before = (
         "max(end) OVER (PARTITION BY globalTid, correlationId ORDER BY start, end DESC"
         " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"

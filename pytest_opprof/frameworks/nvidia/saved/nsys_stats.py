@@ -2,12 +2,12 @@
 
 Reports of sums have one row a name, for kernels, copies and calls (``cuda_gpu_kern_sum``, ``cuda_gpu_mem_time_sum``,
 ``cuda_gpu_sum``, ``cuda_api_sum``, ``cuda_api_gpu_sum``): ``Total Time (ns)``, ``Instances`` (``Num Calls``,
-``Count``), ``Min (ns)``, ``Max (ns)``, ``Name`` (``Operation``), and ``Category`` where a report has several kinds.
+``Count``), ``Min (ns)``, ``Max (ns)``, ``Name`` (``Operation``), and ``Category`` in reports of several kinds.
 ``cuda_gpu_trace`` has one row a kernel or copy: ``Duration (ns)``, ``CorrId``, ``Bytes (MB)``, ``Device``, ``Strm``,
 ``Name``. Times are in the unit of the header. Before 2022 ``Average``, ``Minimum``, ``Maximum``.
 
-Written after NVIDIA's documentation of the reports and public examples of 2021 to 2025, not tried on recordings of our
-own. The sqlite export (`nsys`) has more: what launched a kernel, steps, several processes.
+Written after NVIDIA's documentation of the reports and public examples of 2021 to 2025, not tested on recordings of our
+own. The sqlite export (`nsys`) has more: the launcher of a kernel, steps, several processes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MIB = 1 << 20
 _MEMORY = re.compile(r"\[CUDA mem(?:cpy|set)\b.*")
 _CALL = re.compile(r"cu(?:da)?[A-Z]\w*")
 _KINDS: Mapping[str, Kind] = {"CUDA_KERNEL": "kernel", "MEMORY_OPER": "copy", "CUDA_API": "call"}
+# The line that nsys prints before each report.
 _ANOTHER = re.compile(rb"^\s*(?:Processing \[|\*\* )", re.MULTILINE)
-"""The line that nsys prints before each report."""
 Row = tuple[Kind, str, str, Taken]
 
 
 def recognises(place: Place) -> bool:
-    """Tell by the columns of the first table in the file."""
+    """Return True if the columns of the first table in the file match."""
     return tables.located(place, _ALIASES, _SUM, _TRACE) is not None
 
 

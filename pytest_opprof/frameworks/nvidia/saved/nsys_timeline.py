@@ -1,4 +1,4 @@
-"""The timeline of an Nsight Systems file: what the GPUs did by stream, calls of the API and NVTX ranges by thread."""
+"""The timeline of an Nsight Systems file: work of the GPUs by stream, calls of the API and NVTX ranges by thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .nsys_database import KERNEL, MEMCPY, MEMSET, PUSH_POP_RANGE, RUNTIME, TIME
 
 
 def timeline_of(database: Database) -> Timeline:
-    """Return when everything ran."""
+    """Return the timeline."""
     found = Timeline()
     text, api = cache(database.text), cache(partial(api_name, database))
     begin = next(database.rows(f"SELECT min(start) FROM ({_starts(database)})"))[0] or 0
@@ -35,7 +35,7 @@ def _starts(database: Database) -> str:
 
 
 def _on_device_timeline(database: Database) -> str:
-    """Return the query for device, stream, start, end, name, kind and launch of what the devices did."""
+    """Return the query for device, stream, start, end, name, kind and launch of device work."""
     launches = (
         f"(SELECT correlationId AS asked, globalTid >> 24 AS process, min(start) AS begun FROM {RUNTIME}"
         " WHERE correlationId > 0 GROUP BY 1, 2)"
@@ -56,7 +56,7 @@ def _on_device_timeline(database: Database) -> str:
 
 
 def _on_host_timeline(database: Database) -> str:
-    """Return the query for thread, start, end, id and text of the name, and kind of what threads did."""
+    """Return the query for thread, start, end, id and text of the name, and kind of the events of threads."""
     queries = []
     if RUNTIME in database.tables:
         queries.append(

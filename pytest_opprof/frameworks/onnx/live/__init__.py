@@ -1,1 +1,1 @@
-"""ONNX Runtime, by its own profiler: the nodes that its sessions run, each as it was optimised."""
+"""ONNX Runtime, by its own profiler: the optimised nodes that its sessions run."""

@@ -1,4 +1,4 @@
-"""Which lines asked for what a session runs: of the program that called it, and of the model, if its nodes have them.
+"""Find the source line of a session's nodes: in the calling program, and in the model, if its nodes have lines.
 
 The profile of a session has the nodes of all its runs, with times. A run belongs to the line that called it; so do its
 nodes, by their times and threads.
@@ -25,34 +25,34 @@ from ..stack_traces import Line, of_node, stack_traces
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A run of a session that the program asked for."""
+    """A run of a session, called by the program."""
 
     site: int
-    """The line that did: a node of chains."""
+    """The calling line: a node of chains."""
     thread: int
-    """Which thread runs it, as the system and ONNX Runtime's profile call it; 0: one of ONNX Runtime's."""
+    """The thread that runs it, as the system and ONNX Runtime's profile number it; 0: one of ONNX Runtime's."""
     begin_ns: int
     """Since 1970."""
     end_ns: float = inf
 
     @classmethod
     def begun(cls, chains: Chains | None, is_async: bool) -> Call:
-        """Return one that begins now, called by the caller of the caller."""
+        """Return a call that begins now, from the caller of the caller."""
         site = UNKNOWN if chains is None else here(chains, sys._getframe(2))
         return cls(site, 0 if is_async else get_native_id(), time_ns())
 
 
 class Asked:
-    """What asked for the nodes of one session."""
+    """The calls of one session."""
 
     def __init__(self, session: Any) -> None:
-        """*session* has to keep the path or the bytes of its model; else no node of it has a line of its own."""
+        """*session* has to keep the path or the bytes of its model; otherwise its nodes have no lines of their own."""
         self.calls: list[Call] = []
         self._traces = _stack_traces(getattr(session, "_model_path", None), getattr(session, "_model_bytes", None))
         self._sites: dict[tuple[str, int], int] = {}
 
     def caller(self, at_ns: int, thread: int) -> int | None:
-        """Return the line that called what ran at a time, in a *thread*; None where two may have done so."""
+        """Return the line that called the work at a time, in a *thread*; None if two candidates exist."""
         begins, states = self._states
         place = bisect_right(begins, at_ns) - 1
         calls = states[place] if place >= 0 else ()
@@ -61,7 +61,7 @@ class Asked:
         return sites.pop() if len(sites) == 1 else None
 
     def site(self, chains: Chains, node: str, caller: int) -> int:
-        """Return the line of a *node*: in the model, called by that which called the session, or else the latter."""
+        """Return the line of a *node*: its line in the model, called by *caller*, or else *caller*."""
         if (node, caller) not in self._sites:
             frames = recorded(Frame(*line) for line in of_node(self._traces, node))
             self._sites[node, caller] = chains.of_lines(frames, caller)
@@ -69,7 +69,7 @@ class Asked:
 
     @cached_property
     def _states(self) -> tuple[list[float], list[tuple[Call, ...]]]:
-        """The times at which what runs changes, and what runs from each of them on."""
+        """The times of changes, and the calls that run from each of them on."""
         changes = [(call.begin_ns, call) for call in self.calls] + [(call.end_ns, call) for call in self.calls]
         running: dict[Call, None] = {}
         begins, states = list[float](), list[tuple[Call, ...]]()
@@ -88,4 +88,4 @@ def _stack_traces(path: str | None, content: bytes | None) -> Mapping[str, tuple
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as model:
             return stack_traces(model)
     except (OSError, ValueError):
-        return {}  # gone, or empty: then there is no copy, which is an error
+        return {}  # without the file there is no copy, which is an error

@@ -1,8 +1,8 @@
-"""ONNX Runtime, by its own profiler: the nodes that its sessions run, each as it was optimised for its provider.
+"""The backend for ONNX Runtime, by its own profiler: the nodes that its sessions run, optimised for their provider.
 
-A session is profiled only if it was made for that, and its profile can be had only once. So a session that a window
-runs is run by a copy, made when that is first needed and dropped with the window (`copies`, `runs`). Where RunOptions
-can profile a run, they do instead. docs/onnxruntime.md says what is counted, and what it costs.
+A session is profiled only if it was made for that, and its profile can be read only once. A session that a window runs
+is therefore run by a copy, made at its first use and dropped with the window (`copies`, `runs`). If RunOptions can
+profile a run, they do instead. docs/onnxruntime.md explains the counts and the costs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ...live.contract import Backend, KnownWork, Options
 from ..events import ASYNCHRONOUS, INSERTED_CAST, device
 from .runs import Runs
 
+# A package that runs sessions of its own, in C++.
 _UNSEEN = "onnxruntime_genai"
-"""A package that runs sessions of its own, in C++."""
 _INSTALL = 'onnxruntime is not installed: pip install "pytest-opprof[onnx]"'
 
 
@@ -39,17 +39,17 @@ class OnnxRuntimeBackend(Backend):
         self._compared: WeakKeyDictionary[Any, object] = WeakKeyDictionary()
 
     def unavailable(self) -> str | None:
-        """Say that onnxruntime is missing, or return None."""
+        """Return an error if onnxruntime is missing, else None."""
         from importlib.util import find_spec
 
         return None if find_spec("onnxruntime") else _INSTALL
 
     def in_use(self) -> bool:
-        """Tell whether something imported onnxruntime."""
+        """Return True if onnxruntime is imported."""
         return "onnxruntime" in sys.modules
 
     def blind(self) -> str | None:
-        """Say that a package which was imported runs sessions in C++, or return None."""
+        """Return an error if an imported package runs sessions in C++, else None."""
         return f"what {_UNSEEN} runs is not seen by opprof" if _UNSEEN in sys.modules else None
 
     def settle(self) -> None:
@@ -59,7 +59,7 @@ class OnnxRuntimeBackend(Backend):
 
     @contextmanager
     def threads_limited(self, threads: int) -> Iterator[None]:
-        """Limit the copies that are made in the context to so many threads."""
+        """Limit copies made in the context to this many threads."""
         before, self._threads = self._threads, threads
         try:
             yield
@@ -70,7 +70,7 @@ class OnnxRuntimeBackend(Backend):
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends.
 
-        Raises BackendError if it records already, and if the nodes of a run could not be recorded.
+        Raises BackendError if it records already, or if the nodes of a run could not be recorded.
         """
         import onnxruntime
 
@@ -112,7 +112,7 @@ _BACKEND = OnnxRuntimeBackend()
 
 
 def backend() -> OnnxRuntimeBackend:
-    """Return the backend (the entry point calls this). There is one, as its methods are replaced once."""
+    """Return the backend (for the entry point). There is one, as its methods are replaced once."""
     return _BACKEND
 
 

@@ -1,6 +1,6 @@
-"""Copies of sessions that ONNX Runtime profiles: it profiles only a session that was made for that, and only once.
+"""Copies of sessions for profiling: ONNX Runtime profiles only a session that was made for that, and only once.
 
-A copy is made of the same model, with the options and providers of its session. Seen: 1.20 to 1.32.
+A copy is made of the same model, with the options and providers of its session. Tested: 1.20 to 1.32.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _WHY = (
     "ONNX Runtime profiles a session only if it was made for that, so opprof runs a copy, made of the same model, of"
     " each session that a window runs"
 )
+# Marks a tensor in another file: the key ``location`` of its ``external_data``.
 _EXTERNAL = b"\n\x08location"
-"""Stands in a model where a tensor is in another file: the key ``location`` of its ``external_data``."""
 _UNKNOWN_OP = "is not a registered function/op"
 
 
 def described(session: InferenceSession) -> str:
-    """Return which session it is, in words."""
+    """Return a name for the session."""
     path = getattr(session, "_model_path", None)
     model = session.get_modelmeta()
     return f"the session of {path}" if path else f"the session of {model.graph_name or 'a model'!r} (made of bytes)"
 
 
 def version(session: InferenceSession) -> tuple[int, ...]:
-    """Return what changes where the file of the model is replaced; nothing for a model in bytes."""
+    """Return the version of the model's file, which changes if it is replaced; empty for a model in bytes."""
     try:
         found = os.stat(session._model_path or "")
     except OSError:
@@ -44,7 +44,7 @@ def version(session: InferenceSession) -> tuple[int, ...]:
 def profiled_copy(session: InferenceSession, prefix: str, threads: int) -> InferenceSession:
     """Return a copy of *session* that writes its profile to a file whose path begins with *prefix*.
 
-    Its ops use at most so many *threads*; 0: as many as those of the session. Raises BackendError.
+    Its ops use at most *threads* threads; 0: as many as the session's. Raises BackendError.
     """
     handle: Any = session._sess
     path, content = getattr(session, "_model_path", None), getattr(session, "_model_bytes", None)
@@ -53,7 +53,7 @@ def profiled_copy(session: InferenceSession, prefix: str, threads: int) -> Infer
             f"{described(session)} keeps neither the path nor the bytes of its model (a model package, or bytes that"
             f" the program dropped), and cannot be copied. {_WHY}: make the session of a path, or keep its bytes"
         )
-    # Those of the handle are what the session was made with, whatever became of the object that it was given.
+    # The handle's options are those that the session was made with, even if the program changed its object since.
     options = handle.session_options
     _profile(options, prefix, threads)
     try:
@@ -62,7 +62,7 @@ def profiled_copy(session: InferenceSession, prefix: str, threads: int) -> Infer
         except Exception as error:
             given = session._sess_options_initial
             # Only that object knows libraries of custom ops. It may also know weights that were given as tensors and
-            # are freed by now: a model that has them elsewhere is not loaded with it.
+            # are freed by now, so a model with external weights is not loaded with it.
             if _UNKNOWN_OP not in str(error) or given is None or _has_external_tensors(path, content):
                 raise
             with _lent(given, options):
@@ -90,7 +90,7 @@ def _profile(options: Any, prefix: str, threads: int) -> None:
 
 
 def _made(session: InferenceSession, options: Any) -> InferenceSession:
-    # Not from onnxruntime: there a program may have put its own.
+    # Not from onnxruntime, because a program may have replaced it there.
     from onnxruntime.capi.onnxruntime_inference_collection import InferenceSession
 
     settings = session.get_provider_options()
@@ -133,7 +133,7 @@ def _facts(session: InferenceSession) -> tuple[object, ...]:
 
 
 def same(left: object, right: object) -> bool:
-    """Tell whether what two runs returned are the same bits. What cannot be compared is not the same."""
+    """Return True if the results of two runs are the same bits. Incomparable results are not the same."""
     import numpy as np
 
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):

@@ -1,4 +1,4 @@
-"""The files that ONNX Runtime writes its profiles to. It adds to their names what time it is, to the millisecond."""
+"""The files of ONNX Runtime's profiles. Their names contain the time in milliseconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Files:
         self._are_some = False
 
     def new(self) -> tuple[str, str]:
-        """Return what the path of a new file begins with, and the number in its name."""
+        """Return the beginning of a new file's path, and the number in its name."""
         self._are_some = True
         number = str(next(_NUMBERS))
         return os.path.join(folder(os.getpid()), f"{number}_"), number
@@ -31,12 +31,12 @@ class Files:
         return found
 
     def delete(self) -> None:
-        """Delete them, also those of copies that could not be made."""
+        """Delete the files, also those of failed copies."""
         for file in os.scandir(folder(os.getpid())) if self._are_some else ():
             os.unlink(file)
 
 
 @cache
 def folder(process: int) -> str:
-    """Return the folder for the profiles of a process. It is deleted with that, not with a window: that takes 5 ms."""
+    """Return the folder for the profiles of a process. It is deleted with the process, since deleting it takes 5 ms."""
     return str(lasting("onnxruntime-"))

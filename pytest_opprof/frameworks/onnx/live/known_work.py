@@ -1,4 +1,4 @@
-"""Work whose nodes are known, for `opprof selfcheck`: a model made by hand, without the package ``onnx``."""
+"""Work with known nodes, for `opprof selfcheck`: a model made by hand, without the package ``onnx``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles that ONNX Runtime wrote of a window, as events of an EventLog."""
+"""Convert ONNX Runtime's profiles of a window into events of an EventLog."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..events_json import Arguments, Event
 
 
+# Nanoseconds: 2001. A smaller time is not measured since 1970, as it is on Linux.
 _SINCE_1970 = 10**18
-"""Nanoseconds: 2001. A time that is less is not one since 1970, as it is on Linux."""
 
 
 class Recording(NamedTuple):
@@ -37,18 +37,18 @@ class Recording(NamedTuple):
 
     content: bytes
     model: str
-    """Whose it is, in words."""
+    """The name of its session."""
     begin_ns: int | None
-    """What time it was where the times of its events are 0, since 1970; None: it is the profile of *call*."""
+    """The time since 1970 at which the times of its events are 0; None: it is the profile of *call*."""
     interval: int = 0
-    """Where *call* belongs."""
+    """The interval of *call*."""
     call: Call | None = None
     asked: Asked | None = None
-    """Which lines asked for what is in it; None where nobody wants to know."""
+    """The calls that caused its nodes; None if lines are not requested."""
 
 
 def recorded(path: str, model: str, begin_ns: int | None, asked: Asked | None = None) -> Recording:
-    """Return the profile that was written to *path*. Raises BackendError."""
+    """Return the profile in the file *path*. Raises BackendError."""
     if begin_ns is not None and not _SINCE_1970 < begin_ns <= time_ns():
         raise BackendError(
             f"ONNX Runtime's profile of {model} begins at {begin_ns} ns by a clock that is not the system's time, as it"
@@ -61,7 +61,7 @@ def recorded(path: str, model: str, begin_ns: int | None, asked: Asked | None = 
 
 
 class _Node(NamedTuple):
-    """What executions of nodes with the same arguments have in common."""
+    """The facts shared by executions of nodes with the same arguments."""
 
     name: int
     nbytes: int
@@ -74,16 +74,16 @@ class Recordings:
     """Adds the events of recordings to a log."""
 
     def __init__(self, log: EventLog, marks: Sequence[int], moments: bool = False) -> None:
-        """*marks* is what time it was at each mark, in ns since 1970; *moments*: also say when nodes ran."""
+        """*marks* are the times of the marks, in ns since 1970; *moments*: also record when nodes ran."""
         self.providers: set[str] = set()
-        """What the nodes ran on."""
+        """The providers of the nodes."""
         self._log = log
         self._marks = marks
         self._moments = moments
         self._nodes: dict[tuple[object, ...], _Node] = {}
 
     def add(self, recording: Recording) -> None:
-        """Add the nodes of a recording; 3 us each. Raises BackendError where it is not whole."""
+        """Add the nodes of a recording; 3 us each. Raises BackendError if it is incomplete."""
         events = _decoded(recording)
         if len(events) >= MOST_EVENTS:
             raise BackendError(
@@ -100,7 +100,7 @@ class Recordings:
             self._add(recording, nodes)
 
     def _add(self, recording: Recording, nodes: list[tuple[str, Event]]) -> None:
-        """Add the nodes of one thread. Those inside of a Loop are ops of their own: it has the rest of the time."""
+        """Add the nodes of one thread. Nodes inside a Loop are ops of their own; the Loop has the rest of the time."""
         nodes.sort(key=lambda node: (node[1].ts, -node[1].dur, node[1].args.op_name not in WITH_BODIES))
         for (name, event), own in zip(nodes, _self_us([event for _, event in nodes])):
             at_ns = None if recording.begin_ns is None else recording.begin_ns + round(event.ts * 1000)
@@ -137,9 +137,10 @@ class Recordings:
 
 
 def _self_us(events: Sequence[Event]) -> list[float]:
-    """Return how long each took without the nodes that it ran. The events are those of one thread, in order.
+    """Return the time of each node without the nodes that it ran. The events are those of one thread, in order.
 
-    What begins while a node runs others is inside it: as times are cut to whole us, it may seem to end after it.
+    An event that begins while a node runs others is inside it; it may seem to end later, since times are cut to whole
+    us.
     """
     own: list[float] = []
     around: list[tuple[float, int]] = []  # the end and the index of each node that runs others
@@ -170,7 +171,7 @@ def _decoded(recording: Recording) -> list[Event]:
 
 
 def fill(log: EventLog, recordings: Iterable[Recording], marks: Sequence[int], moments: bool = False) -> set[str]:
-    """Add all *recordings* to *log*; return the providers that their nodes ran on. Raises BackendError."""
+    """Add all *recordings* to *log*; return the providers of their nodes. Raises BackendError."""
     log.marked_ns = marks
     reader = Recordings(log, marks, moments)
     for recording in recordings:

@@ -1,8 +1,8 @@
-"""The runs of sessions while a window is open: each is profiled, and its results are those that it has anyway.
+"""Profile the runs of sessions while a window is open; their results stay the program's own.
 
-The methods that run a session are replaced in two places: where a program calls them, to know which session it is, and
-where they call ONNX Runtime, to run its copy instead. So what the methods themselves do is done to the program's
-session: checks of inputs and bindings, falling back to another provider.
+The methods that run a session are replaced in two places: in the class that a program calls, to know the session, and
+in ONNX Runtime's handle, to run its copy instead. The methods themselves therefore work on the program's session:
+checks of inputs and bindings, falling back to another provider.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .copies import described, profiled_copy, same, version
 from .files import Files
 from .recordings import Recording, recorded
 
+# The methods that run a session, and the position of their RunOptions.
 OPTIONS_OF = {"run": 2, "run_async": 4, "run_with_ort_values": 2, "run_with_iobinding": 1, "run_with_ortvaluevector": 0}
-"""The methods that run a session, and at which place they give ONNX Runtime the RunOptions."""
+# The methods that return their results and do not change their arguments.
 _COMPARED = ("run", "run_with_ort_values")
-"""Those that return their results, and change nothing that they are given."""
 _CALLBACK = 2
+# ONNX Runtime's part of a session: onnxruntime.capi._pybind_state.InferenceSession.
 Handle = Any
-"""What ONNX Runtime has of a session: onnxruntime.capi._pybind_state.InferenceSession."""
 Method = Callable[..., Any]
 
 
 class Runs:
-    """Profiles the runs of all sessions of this process, from `replaced` on. Safe to use from several threads."""
+    """Profiles the runs of all sessions of this process, from `replaced` on. Thread-safe."""
 
     def __init__(self, log: EventLog, threads: int, compared: WeakKeyDictionary[Handle, object]) -> None:
-        """*log* is told how long this thread waits for copies; ops of these use at most so many *threads*.
+        """*log* gets the time that this thread waits for copies; ops of these use at most *threads* threads.
 
-        *compared* has those whose copies gave the same results, each with the version of its model.
+        *compared* has the sessions whose copies gave the same results, each with the version of its model.
         """
         self._log = log
         self._thread = get_ident()
@@ -48,28 +48,28 @@ class Runs:
         self._sessions: WeakValueDictionary[int, Any] = WeakValueDictionary()
         """By the id of their handles."""
         self._copies: WeakKeyDictionary[Handle, dict[bool, Any]] = WeakKeyDictionary()
-        """By whether they are for `run_async`, which wants a thread more; None where there can be none."""
+        """By whether they are for `run_async`, which needs one more thread; None if no copy is possible."""
         self._made: list[tuple[Any, str, Asked | None]] = []
-        """All copies, what they are of and who asked for that: they outlive their sessions."""
+        """All copies with the name of their session and its calls: they outlive their sessions."""
         self._profiled: dict[Handle, str] = {}
-        """What ran of the sessions that the program profiles itself."""
+        """The names of the sessions that the program profiles itself."""
         self._asked: WeakKeyDictionary[Handle, Asked] = WeakKeyDictionary()
-        """Which lines ran each session, where somebody wants to know."""
+        """The calls of each session, if lines are requested."""
         self._plain: WeakSet[Handle] = WeakSet()
-        """Those that it does not profile, or not any more."""
+        """The sessions that the program does not profile, or no longer."""
         self._one_run: dict[str, tuple[str, int, Call, Asked | None]] = {}
-        """By the number of its file: whose run was profiled by itself, in which interval, and what asked for it."""
+        """By the number of its file: the session of a run that was profiled alone, its interval, and its call."""
         self._recordings: list[Recording] = []
         self._problems: list[str] = []
         self._running: dict[Call, int] = {}
-        """The runs that have begun and not ended: which thread waits for each, 0 for none."""
+        """The running calls: the thread that waits for each, 0 for none."""
         self._ends = Condition()
         self._is_over = False
         self._files = Files()
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
-        """Profile what is run until the context ends, in all threads."""
+        """Profile all runs until the context ends, in all threads."""
         from onnxruntime.capi import _pybind_state
         from onnxruntime.capi.onnxruntime_inference_collection import Session
 
@@ -90,12 +90,12 @@ class Runs:
                 setattr(owner, name, original)
 
     def settle(self) -> None:
-        """Wait for runs that other threads have begun, and for those of `run_async` with their callbacks."""
+        """Wait for runs that other threads have begun, and for `run_async` with its callbacks."""
         with self._ends:
             self._ends.wait_for(lambda: all(thread == get_ident() for thread in self._running.values()))
 
     def recordings(self) -> list[Recording]:
-        """Return the profiles of all that was run. Raises BackendError where something was not profiled."""
+        """Return the profiles of all runs. Raises BackendError if a run was not profiled."""
         with self._ends:
             self._is_over = True
         self.settle()
@@ -121,7 +121,7 @@ class Runs:
         self._files.delete()
 
     def _known(self, name: str, original: Method) -> Method:
-        """Return a method of sessions that says which session its handle belongs to."""
+        """Return a method of sessions that records the session of its handle."""
 
         @wraps(original)
         def run(session: Any, *args: Any, **kwargs: Any) -> Any:
@@ -209,7 +209,7 @@ class Runs:
         return handle in self._profiled
 
     def _copy(self, handle: Handle, session: Any, is_async: bool) -> Any:
-        """Return the copy of a session, made now if there is none; None where none can be made."""
+        """Return the copy of a session, made now if there is none; None if that is impossible."""
         with self._lock:
             copies = self._copies.setdefault(handle, {})
             if is_async not in copies:
@@ -224,7 +224,7 @@ class Runs:
             return copies[is_async]
 
     def _first(self, original: Method, handle: Handle, session: Any, copy: Any, args: tuple[Any, ...]) -> Any:
-        """Run a session and its copy, once in a process, and compare what they return. Return that of the session."""
+        """Run a session and its copy, once in a process, and compare their results. Return the session's."""
         with self._pausing():
             expected = original(handle, *args)
         try:
@@ -245,7 +245,7 @@ class Runs:
 
     @contextmanager
     def _pausing(self) -> Iterator[None]:
-        """Do something for which the program waits, and would not without us."""
+        """Exclude a wait of the program that only opprof causes from the measured time."""
         begin = perf_counter_ns()
         try:
             yield
@@ -254,7 +254,7 @@ class Runs:
                 self._log.paused_ns += perf_counter_ns() - begin
 
     def _of_one_run(self) -> Iterator[Recording]:
-        """Yield the profiles of runs that were profiled by themselves."""
+        """Yield the profiles of runs that were profiled alone."""
         files = self._files.by_number() if self._one_run else {}
         for number, (model, interval, call, asked) in self._one_run.items():
             found = files.get(number, [])
@@ -302,10 +302,9 @@ def _with_callback(args: tuple[Any, ...], then: Callable[[], None]) -> tuple[Any
 
 
 def _profiling_options() -> Any:
-    """Return RunOptions that profile one run, where Python has them: in no version up to 1.32.
+    """Return RunOptions that profile one run, if Python has them: in no version up to 1.32.
 
-    In C they are there from 1.25 on (``RunOptionsEnableProfiling``). Their fields are called as those of
-    SessionOptions.
+    C has them from 1.25 on (``RunOptionsEnableProfiling``). Their fields have the names of SessionOptions' fields.
     """
     import onnxruntime
 

@@ -1,15 +1,14 @@
-"""ONNX models: how many ops of which type the graph has, without running it. The ``onnx`` package is not needed.
+"""ONNX models: count the ops of the graph by type, without running it. The ``onnx`` package is not needed.
 
 A protobuf, ``ModelProto``: ir_version 1, producer_name 2, graph 7, functions 25. ``GraphProto``: node 1, initializer 5,
 input 11, output 12, value_info 13. ``NodeProto``: input 1, output 2, name 3, op_type 4, attribute 5 (its integer: 3,
 its graphs: 6 and 11), domain 7, overload 8. ``FunctionProto``: name 1, node 7, domain 10, overload 13.
 
 The nodes in a branch of If, in the body of Loop or Scan count once. The nodes in a function of the model count as often
-as it is called; the call itself does not count. Constant is a node like others. The type is op_type; behind its domain,
-where that is neither ONNX's nor ONNX Runtime's. Dtypes and shapes are those in the model (inputs, outputs, value_info,
-initializers; the ``to`` of a Cast), lines those of `stack_traces`. Weights are skipped: the file is
-mapped, not read.
-Seen: onnx 1.23.2, IR 9 and 10, with functions and subgraphs, and a model made by hand with 2 GB of weights.
+as it is called; the call itself does not count. Constant is a node like others. The type is op_type; after its domain,
+if that is neither ONNX's nor ONNX Runtime's. Dtypes and shapes are those in the model (inputs, outputs, value_info,
+initializers; the ``to`` of a Cast), lines those of `stack_traces`. Weights are skipped: the file is mapped, not read.
+Tested: onnx 1.23.2, IR 9 and 10, with functions and subgraphs, and a model made by hand with 2 GB of weights.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ _DTYPES = dict(
 
 
 def site_of(traces: Mapping[str, tuple[Line, ...]], node: str) -> CallSite | None:
-    """Return the line that *node* comes from, by the stack traces of its model; None where they do not say it."""
+    """Return the source line of *node*, by the stack traces of its model; None if they have none."""
     lines = of_node(traces, node)
     return CallSite(recorded(Frame(*line) for line in lines)) if lines else None
 
 
 class _Value(NamedTuple):
-    """The dtype and shape of a tensor, as the model has them."""
+    """The dtype and shape of a tensor in the model."""
 
     dtype: str
     shape: Shape | None
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the file begins with fields of a model, among them a version and a graph."""
+    """Return True if the file begins with fields of a model, among them a version and a graph."""
     found: dict[int, int] = {}
     try:
         for field in fields(place.head, 0, len(place.head), cut=True):
@@ -74,7 +73,7 @@ def recognises(place: Place) -> bool:
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the ops. Takes memory for these, at most `MOST_OPS`, and for names of tensors. Raises TraceError."""
+    """Return the ops, at most `MOST_OPS`; memory is needed for these and for names of tensors. Raises TraceError."""
     with content(place) as data:
         model = _Model(data, stack_traces(data) if options.sites else {})
         try:
@@ -93,7 +92,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 class _Model:
     def __init__(self, data: Data, traces: Mapping[str, tuple[Line, ...]]) -> None:
-        """*traces* are the lines of nodes, where they are asked for."""
+        """*traces* are the lines of nodes, if requested."""
         self.functions: dict[str, Function] = {}
         self.has_bodies = False
         self._data = data
@@ -218,7 +217,7 @@ class _Model:
         self._values[name] = _Value(dtype, shape)
 
     def _known(self, names: list[str]) -> list[_Value]:
-        """Return dtype and shape of these tensors if all are known, else []. An input that is left out has no name."""
+        """Return dtype and shape of these tensors if all are known, else []. An omitted input has no name."""
         return [self._values[name] for name in names if name in self._values] if self._are_known(names) else []
 
     def _are_known(self, names: list[str]) -> bool:

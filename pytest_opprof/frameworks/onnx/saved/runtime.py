@@ -1,9 +1,9 @@
 """ONNX Runtime's profile: the JSON file of `SessionOptions.enable_profiling` (`events`).
 
-Each call of ``run`` is a step. Where a provider only launches kernels, the time of a node is host time, and that of its
-kernels is device time. The self time of If, Loop and Scan is without the nodes in their bodies. Which nodes there are
-depends on the graph optimisation level; neither that nor the version is in the file. Seen: 1.31.1, CPU. Kernels were
-not seen: they are read after ONNX Runtime's source and documentation.
+Each call of ``run`` is a step. If a provider only launches kernels, the time of a node is host time, and that of its
+kernels is device time. The self time of If, Loop and Scan is without the nodes in their bodies. The nodes depend on the
+graph optimisation level; neither that nor the version is in the file. Seen: 1.31.1, CPU. Kernels follow ONNX Runtime's
+source and documentation, untested.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 TITLE = "ONNX Runtime profile"
 _SESSION = frozenset(["session_initialization", RUN, "SequentialExecutor::Execute"])
+# With more node events, all calls of ``run`` are one step: a record takes 0.5 KB.
 _MOST_STEPPED = 200_000
-"""With more node events, all calls of ``run`` are one step: a record takes 0.5 KB."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the file is an array with events of a session, or of nodes with a provider."""
+    """Return True if the file is an array with events of a session, or of nodes with a provider."""
     begin = head(place)
     return begin is not None and begin.bare and any(map(_is_ours, begin.events))
 
@@ -82,7 +82,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline:
-    """Return when the nodes, and the calls of ``run`` around them, ran. Raises TraceError."""
+    """Return the timeline of the nodes, and of the calls of ``run`` around them. Raises TraceError."""
     from ....timeline.spans import Kind, Lane, Timeline
 
     events = _collected(place, options.partial, [])
@@ -102,7 +102,7 @@ def timeline(place: Place, options: Options) -> Timeline:
 
 
 class _Node(NamedTuple):
-    """A node with one signature: executions that have all of this in common are one record."""
+    """A node with one signature: executions that agree in all fields are one record."""
 
     name: str
     type: str
@@ -199,7 +199,7 @@ class _Steps:
             self.labels = (*self.labels, OUTSIDE)
 
     def _step(self, start: int, thread: int) -> int:
-        """Return the call of ``run`` around a node event; the number of calls where there is none.
+        """Return the call of ``run`` around a node event; the number of calls if there is none.
 
         A thread that calls ``run`` has its own calls; the node of a thread of a pool may belong to any call.
         """
@@ -213,7 +213,7 @@ class _Steps:
 
 
 def _traces(options: Options) -> Mapping[str, tuple[Line, ...]]:
-    """Return the lines of the nodes of the model that was run. Raises TraceError for a model that does not say them."""
+    """Return the lines of the nodes of the model. Raises TraceError for a model without them."""
     if options.model is None or not options.sites:
         return {}
     with content(Place(options.model)) as data:

@@ -1,8 +1,8 @@
-"""Allocations beside a session of all threads, which leaves them out: by PyTorch's older profiler of one thread.
+"""Record allocations beside a session of all threads, which lacks them: by PyTorch's older profiler of one thread.
 
-A session with `profile_all_threads` hears of no allocation (PyTorch 2.13: memory is reported to the profiler of the
-thread alone). The older profiler lists calls and allocations of a thread in their order, our marks among them: 2 us a
-call. What other threads allocate is not in it, and would make the peak another one in each run.
+A session with `profile_all_threads` receives no allocations (PyTorch 2.13 reports memory only to the thread's own
+profiler). The older profiler lists calls and allocations of a thread in order, opprof's marks included: 2 us a call. It
+omits other threads' allocations, which would make the peak vary between runs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .sites import Allocating
 
 
 def can_be_listed() -> bool:
-    """Tell whether this PyTorch still has the older profiler."""
+    """Return True if this PyTorch still has the older profiler."""
     from torch._C import _autograd
 
     return hasattr(_autograd, "_enable_profiler_legacy")
 
 
 def start() -> None:
-    """Begin, in this thread."""
+    """Start the profiler in this thread."""
     from torch._C._autograd import _enable_profiler_legacy
     from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 
@@ -35,7 +35,7 @@ def start() -> None:
 
 
 def stop() -> list[list[Any]]:
-    """End; return the events of each thread, none if something else ended it."""
+    """Stop; return the events of each thread, or none if another profiler ended the session."""
     from torch._C._autograd import _disable_profiler_legacy
 
     try:
@@ -46,7 +46,7 @@ def stop() -> list[list[Any]]:
 
 
 def read(threads: Sequence[Sequence[Any]], log: EventLog, is_left_out: Callable[[str], bool]) -> None:
-    """Tell *log* of the allocations in *threads*, but for those inside of calls that *is_left_out* tells by name."""
+    """Add the allocations in *threads* to *log*, except inside calls that *is_left_out* selects by name."""
     marks_us: list[float] = []
     elsewhere: list[Sequence[Any]] = []
     for events in threads:
@@ -54,7 +54,7 @@ def read(threads: Sequence[Sequence[Any]], log: EventLog, is_left_out: Callable[
             _read_thread(events, log, is_left_out, marks_us)
         else:
             elsewhere.append(events)
-    for events in elsewhere:  # of threads that PyTorch told of this one's profiler, as gloo's
+    for events in elsewhere:  # of threads to which PyTorch passed this one's profiler, such as gloo's
         for event in events:
             if event.kind() == "memory_alloc":
                 log.allocated(event.cpu_memory_usage(), bisect_right(marks_us, event.start_us()))

@@ -1,11 +1,11 @@
-"""PyTorch, by the public torch.profiler.
+"""The backend for PyTorch, by the public torch.profiler.
 
-On a CPU its event tree is read (`event_tree`). If there is a GPU, the activities of CUDA are recorded as well and all
-events are read one by one (`cuda`).
+On a CPU it reads the event tree (`event_tree`). With a GPU, the activities of CUDA are recorded as well and all events
+are read one by one (`cuda`).
 
-From the first open window to the last close there is one session of the profiler: to start one takes 0.3 ms, the first
-0.8 s. It records dtypes, without which a cast looks like a copy. The tree is read directly: 2 us an event, 5 where the
-tensors of an op are looked at; `prof.events()` and `key_averages()` take 40 to 100 us. Measured with PyTorch 2.13.
+One session of the profiler runs from the first open window to the last close: starting one takes 0.3 ms, the first 0.8
+s. It records dtypes, without which a cast looks like a copy. Reading the tree directly takes 2 us an event, 5 if the
+tensors of an op are needed; `prof.events()` and `key_averages()` take 40 to 100 us. Measured with PyTorch 2.13.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ _BESIDE_NPU = (
     "torch uses an NPU: the torch backend counts its ops as the host calls them, with the host's times, and the ascend"
     " backend counts the kernels beside them. For the kernels alone: --opprof-backend=ascend,numpy"
 )
+# Extra kernels to launch beyond the known loss of a session, since the program may have had sessions of its own.
 _SPARE = 8
-"""How many more kernels to launch than a session is known to lose: the program may have had sessions of its own."""
+# The most kernels to launch before a window: 5 ms. Losing more than these is an error.
 _MOST_SPARED = 1000
-"""The most kernels to launch before a window: 5 ms. What is lost beyond that is an error."""
+# The versions of CUPTI that lose kernels: 12.6 (from Update 2 on) to 13.0.
 _LOSES_FROM, _LOSES_UNTIL = 24, 130100
-"""The versions of CUPTI that lose kernels: 12.6 (from Update 2 on) to 13.0."""
+# The idle time after which they do. Reported after 15 s; on an H200 (CUPTI 13.0 Update 1) 60 sessions lost none after 0
+# to 20 s. So consecutive windows need no spare kernels, which cost 20 ms a window after 500 of them.
 _IDLE_S = 1.0
-"""After how long without a session they do. Reported after 15 s; on an H200 (CUPTI 13.0 Update 1) 60 sessions lost none
-after 0 to 4 s. So windows that follow each other need no spare kernels, which cost 20 ms a window after 500 of them."""
 _UNKNOWN_SIZE = b"Memory block of unknown size was allocated before the profiling started"
 ON_META = "{} ran on fake or meta tensors: nothing was computed, so their times and the window's memory are not known"
 OTHER_THREADS = "other Python threads ran in this window; ops of PyTorch in them are not seen"
+# PyTorch's error for a program that starts a profiler while opprof lists allocations.
 _TAKEN = "Profiler is already enabled on this thread"
-"""What PyTorch says to a program that starts a profiler while ours lists allocations."""
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"
 
 
 class TorchBackend(Backend):
-    """Collects ops of aten, autograd and torch.compile, in all threads where this PyTorch can (`_sees_all_threads`).
+    """Collects ops of aten, autograd and torch.compile, in all threads if this PyTorch can (`_sees_all_threads`).
 
     It does not override `settle`. On a CPU an op returns when it is done. Work of a GPU is timed by the GPU and belongs
-    to the step that asked for it, however late it runs. A wait in each step would prevent the overlap of steps, so
-    there is one wait before the window and one after it.
+    to the step that launched it, however late it runs. A wait in each step would prevent the overlap of steps, so there
+    is one wait before the window and one after it.
     """
 
     name = "torch"
@@ -90,18 +90,18 @@ class TorchBackend(Backend):
         """What NVML said after the last window."""
 
     def unavailable(self) -> str | None:
-        """Say that torch is missing, or return None."""
+        """Return an error if torch is missing, else None."""
         from importlib.util import find_spec
 
         return None if find_spec("torch") else _INSTALL
 
     def in_use(self) -> bool:
-        """Tell whether something imported torch."""
+        """Return True if torch is imported."""
         return "torch" in sys.modules
 
     @contextmanager
     def threads_limited(self, threads: int) -> Iterator[None]:
-        """Limit ops to so many threads. PyTorch has a limit of its own in the thread that runs backward passes."""
+        """Limit ops to this many threads. PyTorch has a separate limit in the thread that runs backward passes."""
         import torch
 
         before = torch.get_num_threads()
@@ -115,8 +115,8 @@ class TorchBackend(Backend):
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends.
 
-        Raises BackendError if another profiler runs in this thread, if one was started inside and took the session
-        away, or if a kernel was launched and not recorded.
+        Raises BackendError if another profiler runs in this thread, if one started inside took the session away, or if
+        a kernel was launched but not recorded.
         """
         import torch
         from torch.autograd import _profiler_enabled
@@ -134,7 +134,7 @@ class TorchBackend(Backend):
         knows = _is_known_on_gpu if on_gpu else _is_registered
         number = getattr(torch.autograd, "_get_sequence_nr", None)
         numbers: list[int] = []
-        """That of the next node of autograd in this thread, at each mark and at the end."""
+        """The number of autograd's next node in this thread, at each mark and at the end."""
 
         def on_mark() -> None:
             if number is not None:
@@ -181,9 +181,9 @@ class TorchBackend(Backend):
             if lists_allocations:
                 allocations = list_of_allocations.stop()
             if not contexts and session.profiler:
-                # Else it would wait for the GPU, and set CUDA up for that if the program has not.
+                # Otherwise it would wait for the GPU, and initialise CUDA if the program has not.
                 session.profiler.use_device = None
-            # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
+            # Also after an exception or Ctrl-C, since a running profiler would slow and break later code.
             _stop(session)
             self._ended_at = monotonic()
         if numbers:
@@ -213,7 +213,7 @@ class TorchBackend(Backend):
             log.forget_sizes()
 
     def rank(self) -> tuple[int, int] | None:
-        """Return what torch.distributed says once it is initialised."""
+        """Return rank and size from torch.distributed, if it is initialised."""
         import torch.distributed as distributed
 
         if not distributed.is_available() or not distributed.is_initialized():
@@ -253,7 +253,7 @@ _BACKEND = TorchBackend()
 
 
 def backend() -> TorchBackend:
-    """Return the backend (the entry point calls this). There is one, as there is one profiler."""
+    """Return the backend (for the entry point). There is one, as PyTorch has one profiler."""
     return _BACKEND
 
 
@@ -284,7 +284,7 @@ def _records_gpu() -> bool:
 
 @cache
 def _loses_kernels() -> bool:
-    """Tell whether sessions may lose their first kernels, as is not known of a CUPTI that is part of PyTorch."""
+    """Return True if sessions may lose their first kernels; also for an unknown CUPTI inside PyTorch."""
     from ...nvidia.live import libcupti
 
     version = libcupti.loaded_version()
@@ -293,14 +293,14 @@ def _loses_kernels() -> bool:
 
 @cache
 def _sees_all_threads() -> bool:
-    """Tell whether the profiler of this PyTorch can record threads that nobody told it of."""
+    """Return True if the profiler of this PyTorch can record threads that it was not passed to."""
     from torch._C._profiler import _ExperimentalConfig
 
     return "profile_all_threads" in (_ExperimentalConfig.__init__.__doc__ or "")
 
 
 def _records_all_threads(options: Options, on_gpu: bool) -> bool:
-    # A session of all threads hears of no allocation.
+    # A session of all threads receives no allocations.
     may_have_memory = not options.memory or (not on_gpu and list_of_allocations.can_be_listed())
     return _sees_all_threads() and may_have_memory
 
@@ -311,10 +311,10 @@ def _session(options: Options, on_gpu: bool, all_threads: bool = False) -> Any:
 
     wanted: dict[str, Any] = {"profile_all_threads": True} if all_threads else {}
     if on_gpu:
-        wanted["expose_kineto_event_metadata"] = True  # nothing else has the bytes of a memcpy
+        wanted["expose_kineto_event_metadata"] = True  # the only source of a memcpy's bytes
 
-    # Kineto reads this when its first session starts. Without it each session prints two lines to stderr; 6 is the
-    # only value that stops it in 2.13.
+    # Kineto reads this when its first session starts. Without it each session prints two lines to stderr; 6 is the only
+    # value that stops it in 2.13.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     return profile(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
@@ -332,10 +332,10 @@ def _start(session: Any) -> None:
 
 
 def _free_unheard(blocks: list[Any]) -> None:
-    """Free *blocks* of memory that are older than the session, and keep away what PyTorch says of them on stderr.
+    """Free *blocks* of memory that are older than the session, and suppress PyTorch's remarks on them.
 
-    That their size is not known, of the first of each thousand in a process: it changes no number of ours, and would
-    stand in the output of a test that is none of it. It is written by C++, so nothing but the file can be replaced.
+    PyTorch prints to stderr that their size is unknown, once for each thousand in a process. This changes no result,
+    and would appear in the output of an unrelated test. C++ writes it, so the file descriptor has to be replaced.
     """
     try:
         with tempfile.TemporaryFile() as written:
@@ -352,7 +352,7 @@ def _free_unheard(blocks: list[Any]) -> None:
                 if _UNKNOWN_SIZE not in line:
                     os.write(2, line)
     except OSError:
-        return  # there is no stderr, or no room for a file: then it is said
+        return  # without stderr, or without room for a file, the remark is printed
 
 
 def _stop(session: Any) -> None:
@@ -362,7 +362,7 @@ def _stop(session: Any) -> None:
     except RuntimeError as error:
         if "it's not running" not in str(error):
             raise
-        # Only up to PyTorch 2.11; from then on marks are missing instead.
+        # Only up to PyTorch 2.11; later versions lose the marks instead.
         raise BackendError(LOST) from None
 
 
@@ -378,9 +378,9 @@ def _launch(kernels: int, device: str = "cuda") -> None:
 
 
 def _wait() -> int:
-    """Wait until the GPUs are done; return for how many contexts it waited.
+    """Wait until the GPUs are done; return the number of contexts.
 
-    Raises BackendError if a kernel failed, or if they are not done in time.
+    Raises BackendError if a kernel failed, or if the GPUs do not finish in time.
     """
     import torch
 
@@ -388,7 +388,7 @@ def _wait() -> int:
 
     driver = cuda_driver.opened()
     if driver and driver.is_initialised():
-        return driver.synchronize()  # waits for all GPUs, sets none up, and gives up after some time
+        return driver.synchronize()  # waits for all GPUs, initialises none, and gives up after some time
     if not torch.cuda.is_initialized():
         return 0
     try:

@@ -1,10 +1,10 @@
-"""A window that torch's profiler recorded with CUDA -> events of a log: work of GPUs inside the op that asked for it.
+"""Convert a window recorded by torch's profiler with CUDA into a log: work of GPUs inside the op that launched it.
 
 The device time of an op is that of the kernels it launched itself. The op has the time, so the kernels inside it are
-counted without times of their own. Everything counts as `saved.kineto` counts it in the file of the same
-session: copies between host and device, memsets, collectives and waits wherever they happen; a copy that is a memcpy
-only as that memcpy. Work that no op asked for (a graph's replay, CuPy, Triton) is an op with the name of the kernel.
-If no GPU worked, the times are those of the CPU.
+counted without times of their own. Everything counts as `saved.kineto` counts it in the file of the same session:
+copies between host and device, memsets, collectives and waits wherever they happen; a copy that is a memcpy only as
+that memcpy. Work without an op (a graph's replay, CuPy, Triton) is an op with the name of the kernel. If no GPU worked,
+the times are those of the CPU.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _UNLINKED = (
     " calls torch's profiler records few beside launches of kernels, so copies of Numba, JAX and PyCUDA have none, and"
     " their waits are not counted. Without torch in the process, opprof records them all"
 )
+# The op of a kernel that an op launched: a part of that op, as the launch is.
 _OF_ITS_OP = "cudaLaunchKernel"
-"""The op of a kernel that an op launched: a part of that op, as the launch is."""
 _NEVER = 1 << 63
 
 
@@ -69,10 +69,10 @@ def read(
     looks: Sequence[Mapping[int, Look]],
     grad_numbers: tuple[int, int] = (0, 0),
 ) -> None:
-    """Append the program's part of a session's *events* to *log*: what lies between the first mark and the last.
+    """Append the program's part of a session's *events* to *log*: everything between the first mark and the last.
 
-    *contexts* is how many contexts of CUDA were waited for at the end, *looks* is what NVML said before and after,
-    *grad_numbers* are autograd's next numbers, before and after.
+    *contexts* is the number of CUDA contexts that the last wait covered, *looks* are NVML's answers before and after,
+    *grad_numbers* are autograd's next numbers before and after.
     """
     import torch
 
@@ -96,13 +96,13 @@ def read(
 
 @cache
 def _graphs_hold() -> bool:
-    """Tell whether CUPTI is one that numbers graphs rightly, as is not known of one that is part of PyTorch."""
+    """Return True if CUPTI numbers graphs correctly; False for an unknown CUPTI inside PyTorch."""
     version = libcupti.loaded_version()
     return version is not None and version >= GRAPHS_FROM
 
 
 def check_waited(session: Recorded, end: int) -> None:
-    """Check that the wait after *end* was recorded: then all before it was, too. Raises BackendError if it was not."""
+    """Check that the wait after *end* was recorded, and thus all work before it. Raises BackendError if not."""
     after = {cuda_calls.without_api_version(call.name) for call in session.calls if call.start >= end}
     if not any(names.meaning(name).op == cuda_events.SYNCHRONIZE for name in after):
         raise BackendError(_NOT_RECORDED)
@@ -118,12 +118,12 @@ def fill(
     graphs_hold: bool = True,
     grad_numbers: tuple[int, int] = (0, 0),
 ) -> list[int]:
-    """Append what was recorded to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
+    """Append a recording to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
 
-    *blocking*: launches block, and times are those of sync timing. *moments*: also say when all that ran. The last
-    wait for the GPU began at *waited*. *graphs_hold*: nodes of CUDA graphs have the number of their launch.
-    *grad_numbers*: see `HostOps.append_to`. Raises BackendError if a kernel was launched and not recorded, or if
-    launches should block and did not.
+    *blocking*: launches block, and times are those of sync timing. *moments*: also record start times. The last wait
+    for the GPU began at *waited*. *graphs_hold*: nodes of CUDA graphs have the number of their launch. *grad_numbers*:
+    see `HostOps.append_to`. Raises BackendError if a kernel was launched but not recorded, or if launches should block
+    and did not.
     """
     span = Span(0, _NEVER, marks, waited)
     host = HostOps(session.ops, session.calls)
@@ -152,7 +152,7 @@ def fill(
         began = np.append(calls.start, 0)[caller].tolist()
         log.communication_ns = communication = dict[int, int]()
         for index in collectives:
-            # Of the round that launched it, where that is known.
+            # The round that launched it, if known.
             interval = bisect_right(marks, began[index] or activities[index].start)
             communication[interval] = communication.get(interval, 0) + activities[index].duration_ns
     work = _work(activities, homes, caller)
@@ -169,16 +169,16 @@ def fill(
     if alone := np.count_nonzero(caller == NOBODY):
         log.remark(_UNLINKED.format(alone))
     for allocation in session.allocations:
-        # Where a GPU worked, only its memory counts.
+        # If a GPU worked, only its memory counts.
         if allocation.on_device == on_device:
             log.allocated(allocation.nbytes, bisect_right(marks, allocation.time))
     return sorted({done.device for done in activities})
 
 
 def _until_done(host: HostOps, activities: Sequence[Activity], homes: Sequence[int]) -> list[Op]:
-    """Return the ops of *host*, each as if the host waited for what it asked for, copies and graphs as well.
+    """Return the ops of *host* as if the host waited for all the work it launches, copies and graphs included.
 
-    An op lasts until that is done, and begins when the op before it in its thread is done.
+    An op lasts until its work is done, and begins when the op before it in its thread is done.
     """
     ends = [op.end for op in host.ops]
     for done, home in zip(activities, homes):
@@ -218,7 +218,7 @@ def _table(calls: Sequence[Call], number: Mapping[str, int]) -> Table:
 
 
 def _work(activities: Sequence[Activity], homes: Sequence[int], caller: NDArray[np.int64]) -> Work:
-    """Return *activities* as columns; *homes* are the indices of the ops that asked for them, *caller* of the calls."""
+    """Return *activities* as columns; *homes* are the indices of their ops, *caller* of their calls."""
     ops: dict[tuple[str, str], int] = {}
     numbers, durations = [], []
     for done, home in zip(activities, homes):
@@ -245,7 +245,7 @@ def _work(activities: Sequence[Activity], homes: Sequence[int], caller: NDArray[
 
 
 def _named(activity: str, has_op: bool) -> tuple[str, str, bool]:
-    """Return the name, the op, and whether it has a time: that of a collective is mostly waiting for other ranks."""
+    """Return name, op, and whether it has a time; a collective's time is mostly waiting for other ranks."""
     if move := moved(activity):
         return move, "", not is_nccl(activity)
     name = cuda_kernels.demangled(activity)

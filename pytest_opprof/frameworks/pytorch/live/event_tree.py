@@ -1,4 +1,4 @@
-"""Kineto's event tree -> events of a log: the ops of each thread that was recorded."""
+"""Convert Kineto's event tree into a log: the ops of each recorded thread."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from ..work import COPIES, Argument, Tensor, called_again, work
 from .marks import MARK
 from .sites import NODE, Sites
 
+# The place of an event: outside working ops, inside one, or inside one with unknown FLOPs.
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
-"""Where an event is: in no op that works, in one, in one whose FLOPs are those of what is inside."""
 _NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
 _WORKERS = frozenset([Kind.COMPUTE, Kind.COPY, Kind.MOVE])
 
 
 class _Raw(NamedTuple):
-    """What is known of all events of one name."""
+    """Facts about all events of one name."""
 
     name: int
-    """That of an event of which only the name matters: a part of another."""
+    """The log's name for such an event if nothing else about it matters: a part of another."""
     kind: Kind | None
-    """How it counts, where its name does not tell."""
+    """How it counts, if its name does not tell."""
     works: bool
-    """Whether what is inside is a part of it."""
+    """Whether the events inside are parts of it."""
     looked_at: tuple[bool, bool, bool]
-    """By the place where an event is, whether it matters what it works on. To look takes 2 us."""
+    """By the place of an event: whether its arguments are needed. Reading them takes 2 us."""
     makes: bool
-    """Whether it makes a tensor, maybe of another dtype than the one it is given."""
+    """Whether it makes a tensor, possibly of another dtype than its input."""
     needs_attributes: bool
 
 
 class TreeReader:
-    """Appends the ops of an event tree to a log; `pytorch_events.Role` says what else is in a tree."""
+    """Appends the ops of an event tree to a log; `events.Role` describes the rest of a tree."""
 
     def __init__(self, log: EventLog, options: Options, flat: Callable[[], Sequence[Any]] = tuple) -> None:
         """*flat* returns the same events as `_KinetoEvent`: they have lists of numbers, which the tree lacks."""
@@ -52,16 +52,16 @@ class TreeReader:
         self._tensor = _TensorMetadata
         self._meta = torch.device("meta")
         self.on_meta: set[int] = set()
-        """The outermost events that worked on fake or meta tensors: nothing was computed."""
+        """The outermost events that worked on fake or meta tensors, so that nothing was computed."""
         self._works: dict[tuple[object, ...], tuple[int, int, int | None]] = {}
         self.options = options
         self.grad_numbers = 0, 0
-        """That of autograd's first node in the recording, and the one after its last."""
+        """The number of autograd's first node in the recording, and the one after its last."""
         self.marks: list[int] = []
         self._thread = 0
-        """The thread that set the marks: the one that opened the window."""
+        """The thread that set the marks, since it opened the window."""
         self.cuts_ops = False
-        """Whether a mark is inside an op: then ops inside that op may be in a later interval."""
+        """Whether a mark is inside an op, so that ops inside that op may be in a later interval."""
         self._ops: list[str] = []
         """The raw name of each event in the log."""
         self._parents: list[int] = []
@@ -81,7 +81,7 @@ class TreeReader:
         self.marks.sort()
 
     def find_marks_inside_ops(self, tree: list[Any]) -> None:
-        """Collect the marks inside ops, too: in autograd's functions and hooks a range may begin, but no step."""
+        """Collect the marks inside ops, too: a range may begin in autograd's functions and hooks, a step may not."""
         outside, everywhere, stack = set(self.marks), list[int](), list(tree)
         while stack:
             event = stack.pop()
@@ -95,7 +95,7 @@ class TreeReader:
 
     def walk(self, tree: list[Any]) -> None:
         """Append every op to the log in the order of time, an op before the ops inside it."""
-        # One loop with few calls, and each attribute once: PyTorch makes a new object whenever one is read.
+        # One loop with few calls, and each attribute read once: PyTorch makes a new object for each access.
         log, marks, cuts_ops, on_meta = self.log, self.marks, self.cuts_ops, self.on_meta
         tensor, meta, with_moments = self._tensor, self._meta, self.options.moments
         sites = None if self.options.chains is None else Sites(log)
@@ -158,7 +158,7 @@ class TreeReader:
             if inputs and outermost not in on_meta:
                 for value in inputs:
                     if type(value) is tensor:
-                        # Fake tensors have another device: what is inside tells.
+                        # Fake tensors report another device, so the events inside tell.
                         if value.device == meta:
                             on_meta.add(outermost)
                         break
@@ -181,11 +181,11 @@ class TreeReader:
                 sites.allocated(interval)
 
     def is_left_out(self, raw: str) -> bool:
-        """Tell whether what happens inside of an event is of no op: torch.compile's work, or a library's."""
+        """Return True if the events inside belong to no op: torch.compile's or a library's work."""
         return self._roles.get(raw) in COMPILING or raw == WAITS or transfers(raw)
 
     def _forward_threads(self) -> dict[int, int]:
-        """Return which thread called the forward op of each node of autograd, by the node's correlation."""
+        """Return the calling thread of each autograd node's forward op, by the node's correlation."""
         nodes = [event for event in self._flat() if event.name().startswith(NODE)]
         return {event.correlation_id(): event.fwd_thread_id() for event in nodes}
 
@@ -198,8 +198,8 @@ class TreeReader:
         return _Raw(name, told, kind in _WORKERS, looked_at, raw in FACTORIES, raw in NEEDS_ATTRIBUTES)
 
     def _work(self, event: Any, raw: str, inputs: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
-        """Return the name of an event with what it works on (*inputs*), its bytes and its FLOPs."""
-        # The key is flat, and of what the event has as it is.
+        """Return the log's name of an event with its *inputs*, its bytes and its FLOPs."""
+        # The key is flat, and made of the event's raw values, to be cheap.
         key: list[object] = [raw]
         tensor, has_tensors = self._tensor, False
         for value in inputs:
@@ -258,7 +258,7 @@ class TreeReader:
         return () if found is None else found.concrete_inputs()
 
     def _communicates(self, raw: str, event: Any, parent: int, interval: int) -> None:
-        """Take its time off the op around it. What is inside is of the library, and in its thread."""
+        """Subtract the event's time from the op around it: the work inside is a library's, in its own thread."""
         if parent >= 0:
             self.log.compiling(parent, event.duration_time_ns)
         if raw != WAITS:
@@ -266,7 +266,7 @@ class TreeReader:
             known[interval] = known.get(interval, 0) + event.duration_time_ns
 
     def _compile(self, compiling: Any, parent: int, interval: int, sites: Sites | None) -> None:
-        """Append the frames that were compiled, and take the time of *compiling* off the op around it."""
+        """Append the compiled frames, and subtract the time of *compiling* from the op around it."""
         self.log.counts.get("grad_nodes", {}).pop(interval, None)  # tracing makes nodes, too
         if parent >= 0:
             self.log.compiling(parent, compiling.duration_time_ns)

@@ -1,4 +1,4 @@
-"""The ops on the host: which op is in which, what torch.compile did, and what the GPU did for each."""
+"""The ops on the host: their nesting, the work of torch.compile, and the GPU work of each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..work import called_again
 from .kineto import Activity, Call, Op
 from .sites import NODE, SITE, Sites
 
+# The op of a copy that does nothing but a memcpy; the memcpy is counted in its place.
 _MEMCPY = "cudaMemcpyAsync"
-"""The op of a copy that does nothing but a memcpy: the memcpy is counted in its place."""
 
 
 class _Thread:
-    """The ops of a thread. Of what torch.compile did, only the frames that it compiled are among them."""
+    """The ops of a thread. Of torch.compile's work, only the compiled frames are among them."""
 
     def __init__(self, ops: Iterable[Op], roles: Iterable[Role]) -> None:
         """*ops* are ordered by time."""
@@ -47,14 +47,14 @@ class _Thread:
 
 
 class HostOps:
-    """The ops of all threads, and what the GPU did for each."""
+    """The ops of all threads, and the GPU work of each."""
 
     def __init__(self, ops: Sequence[Op], calls: Sequence[Call]) -> None:
         self.ops: list[Op] = []
         """Without annotations: ops inside one are inside the op around it."""
         self.parents: list[int] = []
         self.around: dict[int, int] = {}
-        """By the correlation of a call, the index of the op around it."""
+        """The index of the op around a call, by the call's correlation."""
         self.compiled: list[tuple[int, Op]] = []
         """Each op in which torch.compile worked, after the index of the op around it."""
         self.compiler_calls: set[int] = set()
@@ -70,7 +70,7 @@ class HostOps:
         self._owners = owners(self.parents, numbers, meanings)
         self._device_ns = [0] * len(self.ops)
         self._does = [""] * len(self.ops)
-        """What each op does, where its name does not say it."""
+        """The function of each op, if its name does not tell."""
         self._workers: set[str] = set()
         """The names of wrappers and groups that launched kernels themselves."""
 
@@ -108,7 +108,7 @@ class HostOps:
         return self._roles[op.name]
 
     def did(self, done: Activity, home: int) -> None:
-        """Say that *done* was asked for by the op at the index *home*."""
+        """Assign the work *done* to the op at the index *home*."""
         move = moved(done.name)
         if not (move and is_nccl(done.name)):  # a collective's time is mostly waiting for other ranks
             self._device_ns[home] += done.duration_ns
@@ -118,7 +118,7 @@ class HostOps:
             self._workers.add(self.ops[home].name)
 
     def _is_memcpy(self, home: int, move: str) -> None:
-        """If the op is a plain copy, let the memcpy be counted in its place."""
+        """Count the memcpy in place of the op, if the op is a plain copy."""
         owner = self._owners[home]
         if not is_made_by(self._meanings[owner], move):
             return
@@ -137,7 +137,7 @@ class HostOps:
     ) -> int:
         """Append the ops to *log*, with their device time if *on_device*; return the index of the first.
 
-        *moments*: also say when they ran. *grad_numbers*: autograd's next number at the begin and at the end of the
+        *moments*: also record when they ran. *grad_numbers*: autograd's next number at the begin and at the end of the
         window, in the thread that opened it.
         """
         first, intervals = len(log), list[int]()
@@ -149,7 +149,7 @@ class HostOps:
             kind = Kind.GRAPH if op.name in self._workers else KINDS.get(what)
             name = log.name(op.name, op.dtypes, self._does[index], kind, op.signature)
             time = ABSENT if what is Role.FRAME else time
-            nbytes = ABSENT if self._does[index] else op.nbytes  # a memcpy in its place has the bytes
+            nbytes = ABSENT if self._does[index] else op.nbytes  # the memcpy in its place has the bytes
             event = log.add(name, time, NOBODY if is_outermost else first + parent, intervals[index], nbytes)
             if op.flops is not None:
                 log.computed(event, op.flops)
@@ -165,10 +165,10 @@ class HostOps:
         return first
 
     def _tell_sites(self, log: EventLog, first: int, marks: Sequence[int], made: range) -> None:
-        """Say which line asked for each op.
+        """Record the source line of each op.
 
-        A thread of backward passes, which has no marks where there is a GPU, is where the thread with marks is; of
-        other threads nobody knows where they are.
+        With a GPU, a thread of backward passes has no marks, and takes its lines from the thread with marks; the lines
+        of other threads are unknown.
         """
         sites = Sites(log)
         marked = {mark.thread for mark in self._marks}

@@ -1,8 +1,8 @@
-"""Kineto's events of one session of torch's profiler, sorted into ops, calls of CUDA, work of GPUs and allocations.
+"""Sort Kineto's events of one session into ops, calls of CUDA, work of GPUs and allocations.
 
-They are read one by one, as `torch.autograd.profiler` reads them, not as an event tree. In the tree a call of CUDA from
-another thread, or a kernel whose launch was not recorded, stands among the ops of the thread that stopped the profiler,
-and separates ops that run at the same time.
+The events are read one by one, as `torch.autograd.profiler` reads them, not as an event tree. In the tree, a call of
+CUDA from another thread, or a kernel without a recorded launch, stands among the ops of the thread that stopped the
+profiler, and separates ops that run at the same time.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _CUDA_CALL = re.compile(r"cu(da)?[A-Z]\w*")
 _BYTES = re.compile(r'"bytes": (\d+)')
 _GRAPH = re.compile(r'"graph id": (\d+)')
 _GRAPH_NODE = re.compile(r'"graph node id": (\d+)')
+# As in PyTorch's traces of 2021 to 2026: "grid": [1, 4096, 1], "block": [1024, 1, 1].
 _SHAPE = re.compile(r'"grid": \[(\d+), *(\d+), *(\d+)\],\s*"block": \[(\d+), *(\d+), *(\d+)\]')
-"""As in PyTorch's traces of 2021 to 2026: "grid": [1, 4096, 1], "block": [1024, 1, 1]."""
+# The grid and block of work that has none.
 NO_SHAPE = (0,) * 6
-"""The grid and block of work that has none."""
 
 
 class Op(NamedTuple):
@@ -55,19 +55,19 @@ class Op(NamedTuple):
     number: int
     """It grows with time on a thread. Calls of CUDA inside the op are linked to it."""
     dtypes: tuple[str, ...] = ()
-    """Of a copy: those of its source and its destination."""
+    """Of a copy: the dtypes of its source and destination."""
     flops: int | None = None
     annotates: bool = False
     """Whether it is a `record_function`."""
     nbytes: int = ABSENT
-    """What it reads and writes."""
+    """The bytes that it reads and writes."""
     sequence: tuple[int, int] | None = None
-    """The sequence number that autograd gave it, after the thread that it counts: that of the forward op."""
+    """The sequence number from autograd, after the thread that counts it: the forward op's."""
     signature: Signature = UNKNOWN
 
     @property
     def end(self) -> int:
-        """When it ended."""
+        """The end time."""
         return self.start + self.duration_ns
 
 
@@ -86,27 +86,27 @@ class Call(NamedTuple):
 
     @property
     def end(self) -> int:
-        """When it ended."""
+        """The end time."""
         return self.start + self.duration_ns
 
 
 class Activity(NamedTuple):
-    """What a GPU did: a kernel, a copy or a set."""
+    """Work of a GPU: a kernel, a copy or a set."""
 
     name: str
     start: int
     duration_ns: int
     correlation: int
-    """That of the call that started it."""
+    """The correlation of the call that started it."""
     device: int = 0
     nbytes: int = ABSENT
     stream: int = kernels.UNKNOWN
     shape: tuple[int, ...] = NO_SHAPE
     """Grid and block of a kernel."""
     graph_node: int = ABSENT
-    """The node of a CUDA graph that it was; 0 if it was none, ABSENT if PyTorch does not tell, as before 2.12."""
+    """Its node in a CUDA graph; 0 without a graph, ABSENT if PyTorch does not tell, as before 2.12."""
     graph: int = 0
-    """That graph, as it was made to be launched."""
+    """The executable graph of that node."""
 
 
 class Allocation(NamedTuple):
@@ -119,17 +119,17 @@ class Allocation(NamedTuple):
 
 @dataclass
 class Recorded:
-    """What was recorded in one session."""
+    """The recording of one session."""
 
     ops: list[Op] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
     loaded: list[int] = field(default_factory=list)
-    """When code was loaded onto the GPU inside other calls."""
+    """The times at which code was loaded onto the GPU inside other calls."""
 
     def between(self, begin: int, end: int) -> Recorded:
-        """Return what the program did. Before *begin* opprof launched kernels of its own, after *end* it waited."""
+        """Return the program's part. Before *begin* opprof launched kernels of its own, after *end* it waited."""
         ours = {call.correlation for call in self.calls if not begin <= call.start < end}
         return Recorded(
             [op for op in self.ops if begin <= op.start < end],
@@ -140,7 +140,7 @@ class Recorded:
         )
 
     def _not_of(self, calls: Collection[int]) -> list[Activity]:
-        """Return the work that none of the *calls* (correlations) asked for.
+        """Return the work that none of the *calls* (correlations) launched.
 
         A node of a graph may have the number of any call: see `nvidia.live.links`.
         """
@@ -152,7 +152,9 @@ class Recorded:
         ]
 
     def without(self, calls: Collection[int], ops: Sequence[Op]) -> Recorded:
-        """Return it without the *calls* (correlations) and their work, and without allocations during the *ops*."""
+        """Return the recording without the *calls* (correlations) and their work, and without allocations during the
+        *ops*.
+        """
         return Recorded(
             self.ops,
             [call for call in self.calls if call.correlation not in calls],
@@ -163,7 +165,7 @@ class Recorded:
 
 
 def recorded(events: Iterable[Any]) -> Recorded:
-    """Sort events (`_KinetoEvent`). Other categories than these repeat them, or do not come from the program."""
+    """Sort events (`_KinetoEvent`). Other categories repeat these, or do not come from the program."""
     found, works = Recorded(), dict[tuple[str, ...], Work]()
     for event in events:
         category = category_of(event)
@@ -181,12 +183,14 @@ def recorded(events: Iterable[Any]) -> Recorded:
 
 
 def category_of(event: Any) -> str:
-    """Return what an event is, as PyTorch's traces call it: ``cpu_op``, ``cuda_runtime``, ``kernel`` and the like."""
+    """Return the category of an event, as in PyTorch's traces: ``cpu_op``, ``cuda_runtime``, ``kernel`` and the
+    like.
+    """
     return str(event.activity_type()) if hasattr(event, "activity_type") else category_by_name(event)
 
 
 def category_by_name(event: Any) -> str:
-    """Return the same for an event of PyTorch 2.10 or 2.11, which does not tell it."""
+    """Return the category of an event of PyTorch 2.10 or 2.11, which does not record it."""
     name, on_host = event.name(), _is_of_host(event)
     if event.is_user_annotation():
         return "user_annotation" if on_host else "gpu_user_annotation"
@@ -209,7 +213,7 @@ def _is_of_host(event: Any) -> bool:
 
 
 def _op(event: Any, category: str, works: dict[tuple[str, ...], Work]) -> Op:
-    """*works* are those of events before it: few differ."""
+    """*works* caches the work of earlier events: few differ."""
     name, dtypes, shapes = event.name(), event.dtypes(), event.shapes()
     if "TensorList" in dtypes and hasattr(event, "structured_input_shapes"):  # from PyTorch 2.12 on
         shapes = event.structured_input_shapes()

@@ -1,4 +1,4 @@
-"""Marks in a session of torch's profiler: an annotation of ours stands where each interval of a log begins."""
+"""Set marks in a session of torch's profiler: an annotation where each interval of a log begins."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def mark() -> None:
 
 
 def check_all(found: int, expected: int) -> None:
-    """Check that as many marks were found as were set. Raises BackendError if not: another profiler recorded them."""
+    """Check that as many marks were *found* as set. Raises BackendError if not: another profiler recorded them."""
     if found != expected:
         raise BackendError(LOST)

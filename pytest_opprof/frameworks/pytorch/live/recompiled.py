@@ -1,4 +1,4 @@
-"""Why torch.compile compiled a frame again: the guards that failed, as it keeps them itself."""
+"""Explain why torch.compile compiled a frame again, by the failed guards that it keeps."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping
 from types import CodeType
 from typing import Any
 
+# The number of failed guards so far, by the code of the frame.
 Failed = Mapping[CodeType, int]
-"""How many guards failed so far, by the code of the frame."""
 _ENTRY = re.compile(r"(?:\d+/\d+: )?([^#\n]*)")
 
 
 def failed() -> Failed:
-    """Return the guards that failed so far; none where torch.compile is not used."""
+    """Return the failed guards so far; none if torch.compile is not used."""
     return {code: len(reasons) for code, reasons in _failures().items()}
 
 
 def reasons(before: Failed) -> Iterator[str]:
-    """Yield why frames were compiled again since *before*, in words."""
+    """Yield the reasons for recompilations since *before*, in words."""
     for code, every in _failures().items():
-        # Each guard that is kept for the frame failed: the first says enough.
+        # Each guard kept for the frame failed; the first is telling enough.
         for entry in every[before.get(code, 0) :][:1]:
             found = _ENTRY.match(str(entry))
             why = found[1].strip() if found else ""

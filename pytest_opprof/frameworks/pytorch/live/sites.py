@@ -1,8 +1,8 @@
-"""Which line asked for an op: marks in the profiler's own stream, and the numbers that autograd gives.
+"""Find the source line of an op: by marks in the profiler's own stream, and by autograd's numbers.
 
-A tracer of lines sets a mark whenever the program comes to another line, so an op belongs to the last mark before it.
-Nothing of PyTorch is hooked: it dispatches as ever, and what it runs has the same counts. (Its own `with_stack` has no
-line for operators such as ``x * 2``; dispatch modes change what runs.) What autograd runs belongs to the line of the
+A line tracer sets a mark whenever the program comes to another line, so an op belongs to the last mark before it.
+Nothing of PyTorch is hooked: it dispatches as ever, and its ops have the same counts. (Its own `with_stack` has no line
+for operators such as ``x * 2``; dispatch modes change which ops run.) Ops run by autograd belong to the line of the
 forward op with the same sequence number.
 """
 
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from ....profile.event_log import EventLog
 
+# Followed by the number of a node.
 SITE = "opprof::site "
-"""Followed by the number of a node."""
+# Surrounds the ops of one autograd node, and has the sequence number of the forward op that made it.
 NODE = "autograd::engine::evaluate_function: "
-"""Stands around the ops of one node of autograd, and has the sequence number of the forward op that made it."""
 
 
 def marker() -> Callable[[int], None]:
-    """Return what sets a mark for a line. It takes 0.6 us."""
+    """Return a function that sets a mark for a line. A mark takes 0.6 us."""
     from torch._C._profiler import _RecordFunctionFast
 
     marks: dict[int, Any] = {}
@@ -37,7 +37,7 @@ def marker() -> Callable[[int], None]:
 
 
 class _Node(NamedTuple):
-    """A node of autograd that runs."""
+    """A running node of autograd."""
 
     end_ns: int
     site: int
@@ -48,25 +48,25 @@ class _Node(NamedTuple):
 
 
 def _here(now: int, node: _Node | None) -> tuple[int, bool]:
-    """Return the line, and whether autograd works for it. Python code that a node runs has lines of its own."""
+    """Return the line, and whether autograd works for it. Python code run by a node has lines of its own."""
     return (node.site, node.is_backward) if node is not None and node.entered == now else (now, False)
 
 
 class _Autograd:
-    """Which forward op a node of autograd works for."""
+    """The forward ops of autograd's nodes."""
 
     def __init__(self) -> None:
         self.forward: dict[Hashable, tuple[int, bool]] = {}
-        """By sequence number: the line of the last op that has it made the node that will have it."""
+        """By sequence number: the line of the last op with this number, which makes the node of that number."""
 
     def comes_to(self, raw: str, end_ns: int, number: Hashable, now: int, node: _Node | None) -> _Node | None:
-        """Return the node in which what is inside of an op runs. Ops come in the order of time, in *node* or in none.
+        """Return the node in which the events inside an op run. Ops come in the order of time, in *node* or in none.
 
         *number* is its sequence number, None for none; *now* the last mark before it.
         """
         here = _here(now, node)
         if raw.startswith(NODE):
-            # What accumulates a gradient has no number: it is of the node around it, or of the line of backward().
+            # Gradient accumulation has no number: it belongs to the node around it, or to the line of backward().
             site, is_backward = self.forward.get(number, here)
             return _Node(end_ns, site, is_backward or number in self.forward, now)
         if number is not None:
@@ -75,16 +75,16 @@ class _Autograd:
 
 
 class _Thread:
-    """Where a thread is."""
+    """The position of a thread in the program."""
 
     def __init__(self) -> None:
         self.now = 0
-        """Its last mark; a thread that nobody traces has none."""
+        """Its last mark; a thread without a tracer has none."""
         self.nodes: list[_Node] = []
 
 
 class Sites:
-    """The line of each event, told in the order of time of each thread."""
+    """Finds the line of each event; events of a thread come in the order of time."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -95,12 +95,12 @@ class Sites:
         """By thread and sequence number: the interval of that op."""
 
     def in_thread(self, number: int, marked: int | None = None) -> None:
-        """Say that the next events are of another thread; if it has no marks, it is where the *marked* one is."""
+        """Switch to another thread; a thread without marks takes its lines from the *marked* one."""
         self._thread = self._threads[number]
         self._marked = self._thread if marked is None else self._threads[marked]
 
     def comes_to(self, raw: str, start_ns: int, end_ns: int, number: Hashable = None, interval: int = 0) -> None:
-        """Say that an event is next; *number* is its sequence number, with the thread that counts it."""
+        """Announce the next event; *number* is its sequence number, with the thread that counts it."""
         if raw.startswith(SITE):
             self._thread.now = int(raw[len(SITE) :])
             return
@@ -115,18 +115,18 @@ class Sites:
             self._interval[number] = interval
 
     def asked(self, index: int) -> None:
-        """Say that the event is in the log, at *index*."""
+        """Record the line of the event at *index* of the log."""
         self._log.asked_at(index, *self._here)
 
     def end(self, thread: int, made: range) -> None:
-        """Say that this was all, and which numbers the nodes have that the *thread* made."""
+        """Finish, given the numbers of the nodes that the *thread* made."""
         forward = self._autograd.forward
         for key in ((thread, number) for number in made):
             if key in forward:
                 self._log.fact_at("grad_nodes", self._interval[key], *forward[key])
 
     def allocated(self, interval: int) -> None:
-        """Say that memory is allocated now."""
+        """Record an allocation at the current line."""
         self._log.fact_at("allocations", interval, *self._here)
 
     @property
@@ -135,7 +135,7 @@ class Sites:
 
 
 class Allocating:
-    """The lines that allocate, told call by call in the order of one thread."""
+    """The lines that allocate, from the calls of one thread in order."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -144,7 +144,7 @@ class Allocating:
         self._autograd = _Autograd()
 
     def enter(self, raw: str, event: Any) -> None:
-        """Say that a call begins."""
+        """Enter a call."""
         node = self._nodes[-1]
         if raw.startswith(SITE):
             self._now = int(raw[len(SITE) :])
@@ -155,10 +155,10 @@ class Allocating:
         self._nodes.append(node)
 
     def leave(self) -> None:
-        """Say that the innermost call ends."""
+        """Leave the innermost call."""
         if len(self._nodes) > 1:
             self._nodes.pop()
 
     def allocated(self, interval: int) -> None:
-        """Say that memory is allocated now."""
+        """Record an allocation at the current line."""
         self._log.fact_at("allocations", interval, *_here(self._now, self._nodes[-1]))

@@ -1,4 +1,4 @@
-"""Calls of ops, for both traces of PyTorch: the signature of a call, and what it counts as."""
+"""Calls of ops, for both traces of PyTorch: the signature of a call, and its canonical op."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tensors(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """All calls that have the same name and signature."""
+    """All calls with the same name and signature."""
 
     name: str
     category: str
@@ -41,9 +41,9 @@ class Call:
     logged: Collection[str] = field(compare=False)
     """The names of all recorded events that torch.compile wrote into its own log."""
     values: bytes = b""
-    """``Concrete Inputs`` as JSON, of ops whose work follows from more than shapes."""
+    """``Concrete Inputs`` as JSON, of ops whose work depends on more than shapes."""
     site: CallSite | None = None
-    """Which line asked for them."""
+    """The source line of the calls."""
 
     @cached_property
     def is_copy(self) -> bool:
@@ -52,7 +52,7 @@ class Call:
 
     @cached_property
     def tensors(self) -> tuple[tuple[Shape | None, str], ...]:
-        """The shape and dtype of each input that is a tensor, also of those in lists; a dtype of "" is not known."""
+        """The shape and dtype of each tensor input, lists included; a dtype of "" is unknown."""
         found: list[tuple[Shape | None, str]] = []
         for kind, shape in zip(_list(self.types), _list(self.dims)):
             if kind == "TensorList" and isinstance(shape, list):
@@ -63,9 +63,9 @@ class Call:
 
     @property
     def inputs_and_outputs(self) -> Tensors:
-        """The shapes and dtypes that are known. The first argument of a copy is its output.
+        """The known shapes and dtypes. The first argument of a copy is its output.
 
-        What a tensor is made like is none of them: it is not read.
+        The tensor that a factory op imitates is left out, because it is not read.
         """
         if self.name in FACTORIES:
             made = self.work.signature
@@ -82,23 +82,23 @@ class Call:
 
     @cached_property
     def work(self) -> Work:
-        """What a call works on, and how much it does; nothing where shapes were not recorded."""
+        """The arguments and amount of work of a call; empty if shapes were not recorded."""
         types = _list(self.types)
         return recorded_work(self.name, types, _list(self.dims) if types else [], [*map(_value, _list(self.values))])
 
     @cached_property
     def annotates(self) -> bool:
-        """Whether it is a `record_function`. In 2021 those had the category of ops; no op has a # in its name."""
+        """Whether it is a `record_function`. In 2021 these had the category of ops; no op has a # in its name."""
         return self.category == "user_annotation" or (self.category == "Operator" and "#" in self.name)
 
     @cached_property
     def role(self) -> Role:
-        """Whether it is an op, or what else."""
+        """Its role: an op or something else."""
         return role(self.name, self.annotates, self.numbered, self.name in self.logged)
 
     @cached_property
     def meaning(self) -> Meaning | None:
-        """The op it counts as; None for what is no op, such as an annotation."""
+        """Its canonical op; None for anything but an op, such as an annotation."""
         if self.role in NO_OPS:
             return None
         if not self.is_copy:
@@ -107,12 +107,12 @@ class Call:
         return meaning_as(self.role, self.name, dtypes, bool(shapes) and not any(shape != () for shape in shapes))
 
     def is_made_by(self, move: str) -> bool:
-        """Tell whether these are copies that the device makes by the memcpy *move*, which is counted in their place."""
+        """Return True if these are copies that the device makes by the memcpy *move*; the memcpy is counted instead."""
         return bool(self.meaning and is_made_by(self.meaning, move))
 
 
 def json_text(value: bytes) -> str:
-    """Return a text that is written as JSON; "" for what is none."""
+    """Return the text of a JSON string; "" for any other JSON."""
     try:
         text = json.loads(value or b"null")
     except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def json_text(value: bytes) -> str:
 
 
 def _value(text: object) -> object:
-    """Return an argument that is no tensor, ``[1, 1]`` or ``False``; text as it is, None for what is not told."""
+    """Return a non-tensor argument, ``[1, 1]`` or ``False``; text as it is, None if it is not recorded."""
     try:
         return literal_eval(text) if isinstance(text, str) and text else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):

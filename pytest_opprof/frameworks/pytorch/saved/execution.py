@@ -1,14 +1,14 @@
-"""PyTorch's execution trace: what `torch.profiler.ExecutionTraceObserver` writes, the input of MLCommons Chakra.
+"""PyTorch's execution trace: the output of `torch.profiler.ExecutionTraceObserver`, the input of MLCommons Chakra.
 
 ``{"schema": "1.1.1-chakra.0.0.4", "pid": ..., "nodes": [...]}``; a node is a call: ``id`` (grows in the order in which
 calls begin), ``name``, ``ctrl_deps`` (the id of the call around it), ``inputs`` (``values``, ``shapes``, ``types``:
 ``Tensor(float)``, ``GenericList[Tensor(float),Tensor(float)]``; a value that is a tensor ends in its device) and
 ``attrs``, among them ``scope`` (7: a range of `record_function`) and ``seq_id`` (autograd's number, or -1). In schema
-1.0 ``parent``, ``inputs``, ``input_shapes``, ``input_types``, ``scope`` and ``seq_id`` stand in the node itself.
+1.0 ``parent``, ``inputs``, ``input_shapes``, ``input_types``, ``scope`` and ``seq_id`` are fields of the node itself.
 
 Ops have counts, dtypes and shapes, but no times. They count as in the profiler's trace of the same program (`kineto`);
-a copy is one between devices if its tensors are on different devices. Kernels are not in the file. Seen: PyTorch 2.13,
-CPU. Schema 1.0 and devices were not seen: they are read after PyTorch's source.
+a copy between tensors on different devices is a copy between devices. Kernels are not in the file. Tested with files of
+PyTorch 2.13, CPU. Schema 1.0 and devices follow PyTorch's source, untested.
 
 Memory: twice the file, which is limited to 512 MiB (500,000 calls).
 """
@@ -43,7 +43,7 @@ _USER_SCOPE = 7
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the file begins as an execution trace does."""
+    """Return True if the file begins like an execution trace."""
     return _BEGIN.match(place.head) is not None
 
 
@@ -61,13 +61,13 @@ def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
     begins = [begin for begin, _ in steps]
     log = logged(node.name for node in nodes)
     calls: dict[Call, Call] = {}
-    """One object for all calls that are alike, so that their meaning is found once."""
+    """One object for all equal calls, so that their meaning is determined once."""
     ops: list[tuple[Node, Call]] = []
     index_of: dict[int, int] = {}
     """The index of the op that a node is, or of the op around it; -1 for none."""
     parents: list[int] = []
     compiling: dict[int, Around] = {}
-    """For a node inside which torch.compile works: what lies around the nodes inside it."""
+    """For a node inside which torch.compile works: the context of the nodes inside it."""
     for node in nodes:
         index_of[node.id] = index_of.get(node.parent, NOBODY)
         category = "user_annotation" if node.scope == _USER_SCOPE else "cpu_op"
@@ -105,7 +105,7 @@ def _trace(place: Place, nodes: list[Node]) -> SavedProfile:
 
 
 def _meaning(node: Node, call: Call) -> Meaning:
-    """Return the op that the call counts as."""
+    """Return the canonical op of the call."""
     if call.is_copy and len(devices := node.devices()) == 2 and devices[0] != devices[1]:
         to, from_ = ("H" if device == "cpu" else "D" for device in devices)
         return meaning(f"Memcpy{from_}to{to}")

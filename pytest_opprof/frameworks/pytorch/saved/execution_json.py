@@ -1,4 +1,4 @@
-"""The fields of an execution trace that are read, as msgspec types. Imported only when such a file is read."""
+"""The fields of an execution trace, as msgspec types. Imported only when such a file is read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
 
     @property
     def sequence(self) -> int:
-        """The number that autograd gave the call; -1 for none."""
+        """The sequence number from autograd; -1 for none."""
         return self._attribute("seq_id", self.own_sequence)
 
     def _attribute(self, name: str, otherwise: int) -> int:
@@ -64,7 +64,7 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
         return value if isinstance(value, int) else otherwise
 
     def tensors(self) -> tuple[bytes, bytes]:
-        """Return the shapes and types of the inputs, as JSON, as the profiler's trace has them."""
+        """Return the shapes and types of the inputs as JSON, in the form of the profiler's trace."""
         if bytes(self.inputs).startswith(b"{"):
             inputs = json.decode(self.inputs, type=_Inputs)
             shapes, types = bytes(inputs.shapes), bytes(inputs.types)
@@ -73,9 +73,10 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
         return shapes, _TENSOR.sub(rb'"\1"', _LIST.sub(b'"TensorList"', types))
 
     def given(self) -> bytes:
-        """Return the inputs after a first one, a tensor, as JSON, as the profiler's trace has them; none of schema 1.0.
+        """Return the inputs after the first, a tensor, as JSON, in the form of the profiler's trace; empty for schema
+        1.0.
 
-        The address of the tensor is left out: with it no two calls would be alike.
+        The tensor's address is left out, since with it no two calls would be equal.
         """
         if not bytes(self.inputs).startswith(b"{"):
             return b""
@@ -83,7 +84,7 @@ class Node(Struct, gc=False, rename={"own_scope": "scope", "own_parent": "parent
         return json.encode(["", *("" if value == "<None>" else str(value) for value in values[1:])])
 
     def devices(self) -> list[str]:
-        """Return the devices, without their numbers, of those of the first two inputs that are tensors."""
+        """Return the devices, without numbers, of the tensors among the first two inputs."""
         if not bytes(self.inputs).startswith(b"{"):
             return []
         values = json.decode(json.decode(self.inputs, type=_Inputs).values, type=list[Any])
@@ -96,7 +97,7 @@ class _Document(Struct, gc=False):
 
 @contextmanager
 def decoded(place: Place, most: int) -> Iterator[list[Node]]:
-    """Give the nodes; what they hold is decoded on demand. Any error is raised as TraceError, also a later one."""
+    """Yield the nodes, which decode on demand. Raises TraceError for any error, also a later one."""
     content = place.read(most)
     try:
         yield json.decode(content, type=_Document).nodes

@@ -9,12 +9,12 @@ with ns as decimals. Events with ``ph`` = ``X``, by ``cat`` (its name of 2021 in
 - ``python_function``, with with_stack: a call of a Python function (`kineto_sites`).
 - ``user_annotation`` (``Operator``): `record_function` and the like. ``ProfilerStep#N`` is a step.
 - ``cuda_runtime``, ``cuda_driver`` (``Runtime``), ``xpu_runtime`` ...: a call of the driver, with ``correlation``.
-- ``kernel``, ``gpu_memcpy``, ``gpu_memset`` (``Kernel``, ``Memcpy``, ``Memset``): what a device did, with the
+- ``kernel``, ``gpu_memcpy``, ``gpu_memset`` (``Kernel``, ``Memcpy``, ``Memset``): work of a device, with the
   ``correlation`` of the call that launched it, ``device`` and ``stream``. Their ``External id`` is not used: in files
-  of 2023 it is the correlation, and may be equal to the id of an unrelated op.
-- ``mtia_ccp_events``: the same of Meta's MTIA, whose device is the ``pid``; ``dma_request`` is a copy, which nobody
-  launched, ``event_wait`` and ``event_record`` are no work.
-- ``record_param_comms``: a ``Collective name`` (2.1 and newer), in the op that asks, or by itself where C++ asks.
+  of 2023 it is the correlation, and may equal the id of an unrelated op.
+- ``mtia_ccp_events``: the same of Meta's MTIA, whose device is the ``pid``; ``dma_request`` is a copy without a launch,
+  ``event_wait`` and ``event_record`` are no work.
+- ``record_param_comms``: a ``Collective name`` (2.1 and newer), inside the calling op, or alone if C++ calls.
 
 The instant events ``[memory]`` have ``Device Type`` (0: the CPU) and ``Total Allocated`` (in 2021 only ``Bytes``).
 FLOPs and the version of PyTorch are not in the file.
@@ -22,9 +22,9 @@ FLOPs and the version of PyTorch are not in the file.
 Without device events the CPU is the device: device time is self CPU time, as `key_averages` gives it. With them, the
 device time of an op is that of the kernels that it launched: a launch belongs to the innermost op around it. Host time
 is self CPU time, which includes calls of the driver. Copies between host and device, memsets and synchronisations are
-records of their own, since they count wherever they happen; an op that copies by a memcpy counts as that memcpy. What
-was launched before the recording began (correlations grow with time) is ``(unlinked)`` and outside of every step; what
-was launched outside of all ops is ``(no op)``.
+records of their own, since they count wherever they happen; an op that copies by a memcpy counts as that memcpy. Work
+launched before the recording began (correlations grow with time) is ``(unlinked)`` and outside of every step; work
+launched outside of all ops is ``(no op)``.
 
 Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100, H100, MI300X and MTIA.
 """
@@ -58,14 +58,14 @@ _CATEGORIES = frozenset(
     ["cpu_op", "kernel", "cuda_runtime", "Operator", "Kernel", "Runtime", "python_function", "mtia_ccp_events"]
 )
 _REQUEST = " (dma_request)"
+# The ``Device Type`` of the host's memory.
 _CPU = 0
-"""The ``Device Type`` of the host's memory."""
+# Times in us from which on a float does not hold ns.
 _DIGITS_END = 1 << 43
-"""Times in us from which on a float does not hold ns."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the header is PyTorch's, or the first events have its categories."""
+    """Return True if the header is PyTorch's, or the first events have its categories."""
     found = head(place)
     if found is None or found.bare:
         return False
@@ -115,7 +115,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline:
-    """Return when everything ran. Raises TraceError."""
+    """Return the timeline. Raises TraceError."""
     from .kineto_events import OTHERS, Event, Events, ExactEvent, TooMany
     from .kineto_timeline import timeline_of
 
@@ -211,7 +211,7 @@ def _forest(events: Events, steps: Sequence[int], launches: Launches) -> Forest:
 
 
 def _model(gpus: Sequence[Mapping[str, object]], events: Events) -> str:
-    """Return the model of the devices that did something; *gpus* are all of the machine."""
+    """Return the model of the devices that worked; *gpus* are all of the machine."""
     used = {str(kernel.device) for kernel in events.kernels}
     # Without activities in the file any of the devices may have worked.
     names = {str(gpu.get("name", "")) for gpu in gpus if not used or str(gpu.get("id")) in used}
@@ -225,7 +225,7 @@ def _is_mtia(events: Events) -> bool:
 
 
 def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedKernel]) -> Iterator[str]:
-    """Say which launches have no op or no kernel, and how long the devices worked."""
+    """Yield remarks on launches without an op or a kernel, and on the busy time of the devices."""
     unlinked = sum(kernel.calls for kernel in kernels if kernel.launched_by == UNLINKED)
     if requests := sum(each.calls for each in kernels if each.launched_by == UNLINKED and each.name.endswith(_REQUEST)):
         yield f"{requests} copies of MTIA do not tell which op asked for them: they are listed as {UNLINKED}"

@@ -1,8 +1,8 @@
-"""Collectives in a Kineto trace: how long each took, and which ranks do it together.
+"""Collectives in a Kineto trace: their times, and the groups of ranks that join them.
 
-On a GPU that is the time of NCCL's kernels, whose ``args`` have ``Collective name`` and ``Process Group Name`` and
-``Ranks`` (PyTorch 2.3 and newer). On a CPU it is the time of gloo's own annotations, which do not tell the group;
-``distributedInfo`` says how many groups there were. NCCL's annotations (``nccl:all_reduce``) only launch.
+On a GPU the time is that of NCCL's kernels, whose ``args`` have ``Collective name`` and ``Process Group Name`` and
+``Ranks`` (PyTorch 2.3 and newer). On a CPU it is the time of gloo's own annotations, which do not name the group;
+``distributedInfo`` has the number of groups. NCCL's annotations (``nccl:all_reduce``) only launch.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..events import collective
 from .calls import json_text
 from .kineto_events import Events, Steps
 
+# A broadcast or a reduce waits for one rank, not for all.
 _OPS = frozenset(["AllReduce", "AllGather", "ReduceScatter", "AllToAll", "Barrier"])
-"""A broadcast or a reduce waits for one rank, not for all."""
+# ``ncclDevKernel_AllReduce_Sum_f32_RING_LL``; SendRecv may belong to AllToAll, and is left out.
 _KERNEL = re.compile(r"nccl(?:Dev)?Kernel_(\w+?)_")
-"""``ncclDevKernel_AllReduce_Sum_f32_RING_LL``; SendRecv may be of AllToAll, and is not told."""
 
 
 def collectives(events: Events, steps: Steps, groups: object) -> tuple[Collective, ...]:
-    """Return them in the order in which they began. *groups* is the file's ``pg_config``, which newer ones have."""
+    """Return the collectives in the order in which they began. *groups* is ``pg_config``, which newer files have."""
     alone = "the only one" if isinstance(groups, list) and len(groups) == 1 else None
     found = sorted(_transfers(events))
     return tuple(Collective(op, group or alone, steps.at(start), ns) for start, ns, op, group in found)

@@ -27,12 +27,13 @@ from ..formulas import USE_ATTRIBUTES
 from .calls import Call, json_text
 from .rows import Rows
 
+# The category of work on Meta's accelerators. Their device is the process of the event.
 MTIA = "mtia_ccp_events"
-"""The category of what Meta's accelerators did. Their device is the process of the event."""
 _MTIA_WAITS = frozenset(["event_wait", "event_record"])
+# In place of the index of a call: no index yet, or an index for each value of the arguments.
 _NEW, _BY_VALUES = -1, -2
-"""In place of the index of a call: there is none yet; values of arguments tell several apart."""
 _OP, _LAUNCH, _ACTIVITY, _INSTANT = 1, 2, 3, 4
+# The kind of each category. Others (arrows from launch to kernel, Python functions, overhead) are passed over.
 _KINDS = {
     **dict.fromkeys(["cpu_op", "Operator", "user_annotation"], _OP),
     **dict.fromkeys(["Runtime", "cuda_runtime", "cuda_driver", "xpu_runtime", "xpu_driver", "hip_runtime"], _LAUNCH),
@@ -40,22 +41,21 @@ _KINDS = {
     **dict.fromkeys(["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", MTIA], _ACTIVITY),
     **dict.fromkeys(["", "cpu_instant_event"], _INSTANT),
 }
-"""The kind of each category. Others (arrows from launch to kernel, Python functions, overhead) are passed over."""
+# Calls of the driver that launch nothing: in some files nine in ten.
 _STARTS_NOTHING = re.compile(
     r"(?:cuda|cu|hip)(?:Event(?:Query|Record)|Occupancy|PeekAtLastError|\w*Get|\w*IsCapturing)"
 )
-"""Calls of the driver that launch nothing: in some files nine in ten."""
 
 
+# The limit of calls, and of activities; they take 0.3 GiB.
 MOST_EVENTS = 10_000_000
-"""Of calls and of activities each; they take 0.3 GiB."""
+# The limit of different calls, kernels on streams, threads and devices; a million of them would take 2 GiB. Traces of
+# training have some 10**4.
 MOST_DIFFERENT = 100_000
-"""Different calls, kernels on streams, threads and devices each; a million of them would take 2 GiB. Traces of
-training have some 10**4."""
 
 
 class TooMany(ValueError):
-    """Says what there is more of than in any recording."""
+    """A number beyond that of any recording."""
 
 
 class Arguments(Struct, gc=False, frozen=True):
@@ -106,11 +106,11 @@ class PassedOver(Struct, gc=False, tag_field="ph"):
     cat: ClassVar[str] = "passed over"
 
 
+# The types of events with another phase (``ph``).
 OTHERS = (
     *(defstruct(f"PassedOver_{phase}", [], bases=(PassedOver,), tag=phase, gc=False) for phase in "stfM"),
     *(defstruct(f"Event_{phase}", [], bases=(Event,), tag=phase, gc=False) for phase in "iIBECbneSTpFPNODVvRc"),
 )
-"""The types of events with another phase (``ph``)."""
 
 
 class Kernel(NamedTuple):
@@ -123,7 +123,7 @@ class Kernel(NamedTuple):
 
 
 class Events:
-    """All that is read of a file. Times are ns since the whole microsecond of the first event."""
+    """The columns of a file. Times are ns since the whole microsecond of the first event."""
 
     def __init__(self) -> None:
         self.threads: list[Rows] = []
@@ -133,11 +133,11 @@ class Events:
         """Calls of the driver: correlation, start, duration, thread, index of the name."""
         self.launch_names: list[str] = []
         self.activities = Rows(5)
-        """Work of the devices: correlation, start, duration, index of the kernel, bytes (-1: not known)."""
+        """Work of the devices: correlation, start, duration, index of the kernel, bytes (-1: unknown)."""
         self.kernels: list[Kernel] = []
         self.allocations: defaultdict[tuple[int, int], Rows] = defaultdict(lambda: Rows(3))
         """By type (0 is the CPU) and number of the device: absolute time, bytes (negative: freed), bytes in use from
-        then on (negative: not told)."""
+        then on (negative: not recorded)."""
         self.logged: set[str] = set()
         """The names of events that torch.compile wrote into its own log."""
         self.transfers: list[tuple[int, int, tuple[str, bytes, bytes, bytes]]] = []
@@ -156,7 +156,7 @@ class Events:
         self._called = 0
         self._communicate: set[int] = set()
         self._transfer_texts: dict[tuple[str, bytes, bytes, bytes], tuple[str, bytes, bytes, bytes]] = {}
-        """What `transfers` tell, by itself: few differ, and the ranks of a group are a long text."""
+        """The texts of `transfers`, each once: few differ, and the ranks of a group are a long text."""
 
     def take(self, events: Iterable[Event]) -> None:
         """Add events. Raises OverflowError for one without a time, and for numbers beyond 64 bits."""
@@ -230,7 +230,7 @@ class Events:
             raise TooMany(f"holds more than {MOST_EVENTS:,} events. Record fewer steps")
 
     def base_of(self, event: Event) -> float:
-        """Return the time from which all others count: of the first *event*, a whole number, so that they are exact."""
+        """Return the base of all times: the first *event*'s, a whole number, so that differences are exact."""
         if self._base is None:
             self._base = type(event.ts)(int(event.ts))
         return self._base
@@ -242,7 +242,7 @@ class Events:
         return number
 
     def _call(self, event: Event, alike: tuple[str, str, bytes]) -> int:
-        """Return the index of a call that is new, or that other values tell from those that are *alike*."""
+        """Return the index of a new call, or of one that differs from *alike* calls by its values."""
         args, name, values = event.args, event.name, b""
         if name in USE_ATTRIBUTES or name == COMMS:
             self._call_numbers[alike] = _BY_VALUES
@@ -282,13 +282,13 @@ class Events:
 
     @property
     def lacks_totals(self) -> bool:
-        """Whether allocations do not tell how much was in use (2021)."""
+        """Whether allocations lack the total in use (2021)."""
         return any(min(rows.columns()[2]) < 0 for rows in self.allocations.values())
 
     def memory(self) -> dict[tuple[int, int], Memory]:
         """Return the memory in use by type (0 is the CPU) and number of the device.
 
-        Where the file has no totals, it is zero when the file begins. Raises OverflowError.
+        If the file has no totals, memory is zero at its begin. Raises OverflowError.
         """
         found, base_ns = {}, round((self._base or 0) * 1000)
         for device, rows in self.allocations.items():
@@ -303,7 +303,7 @@ class Events:
         return found
 
     def busy_ns(self) -> int:
-        """Return how long the devices worked: activities that overlap on several streams count once."""
+        """Return the busy time of the devices: activities that overlap on several streams count once."""
         _, starts, durations, numbers, _ = self.activities.columns()
         devices = [kernel.device for kernel in self.kernels]
         until: dict[int | str, int] = {}
@@ -319,7 +319,7 @@ class Events:
 
 
 def _bounded(number: int, what: str) -> int:
-    """Return *number*, of those before, as that of the next. Raises TooMany."""
+    """Return the next *number* unless it exceeds the limit. Raises TooMany."""
     if number >= MOST_DIFFERENT:
         raise TooMany(f"holds more than {MOST_DIFFERENT:,} different {what}, which no recording has; is it damaged?")
     return number
@@ -327,7 +327,7 @@ def _bounded(number: int, what: str) -> int:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a recording. What lies before the first belongs to it; what lies between two, to the earlier one."""
+    """The steps of a recording. Time before the first step belongs to it; time between two steps to the earlier one."""
 
     labels: tuple[str, ...]
     starts: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The launches of a Kineto trace: which op launched what the devices did."""
+"""The launches of a Kineto trace: the op that launched each work of a device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from .kineto_events import Events, Steps
 
 SYNCHRONIZE = "Synchronize"
+# The step, tree and event of a launch; None for the tree: outside of all ops.
 Home = tuple[int, "Tree | None", int]
-"""The step, tree and event from which something was launched; None for the tree: outside of all ops."""
 
 
 @dataclass(slots=True)
 class Work:
-    """Activities of a device that are alike, or calls that wait for it."""
+    """Equal activities of a device, or equal calls that wait for it."""
 
     first_ns: int
     least_ns: int
@@ -30,7 +30,7 @@ class Work:
     nbytes: int = 0
 
     def add(self, start: int, ns: int, nbytes: int) -> None:
-        """Add an activity or wait; *nbytes* below zero are not known."""
+        """Add an activity or wait; *nbytes* below zero are unknown."""
         # Called up to a million times; `min` and `max` would take four times as long.
         self.count += 1
         self.total_ns += ns
@@ -45,7 +45,9 @@ class Work:
 
 
 class Launches:
-    """What the devices did, by the op that launched it. `link` fills it, once the ops of all threads are in *spans*."""
+    """The work of the devices, by the op that launched it. `link` fills it, once the ops of all threads are in
+    *spans*.
+    """
 
     def __init__(self, events: Events, steps: Steps) -> None:
         self.spans = {thread: Spans() for thread in set(events.launches.columns()[3])}
@@ -55,11 +57,11 @@ class Launches:
         self.waits: dict[tuple[int, str], Work] = {}
         """Calls of the driver that wait, by step and name."""
         self.activities: dict[tuple[Home | int, int], Work] = {}
-        """By home (only the step where the launch is not known) and index of the kernel."""
+        """By home (only the step if the launch is unknown) and index of the kernel."""
         self.copies: defaultdict[tuple[Tree, int], dict[int, int]] = defaultdict(dict)
         """For an event that copies: the occurrences in which the device made the copy, and the index of the memcpy."""
         self.outside = False
-        """Whether something was launched before the recording."""
+        """Whether the recording contains work that was launched before it."""
         self.lost = 0
         """The number of kernel launches without a kernel."""
         self.left_out = 0
@@ -68,10 +70,10 @@ class Launches:
         self._events = events
         self._steps = steps
         self._compiling: set[int] = set()
-        """The correlations of what torch.compile launched."""
+        """The correlations of torch.compile's launches."""
 
     def start_device_work(self) -> bool:
-        """Tell whether calls of the driver started device work, recorded or not."""
+        """Return True if calls of the driver started device work, recorded or not."""
         return any(type_ not in ("", SYNCHRONIZE) for type_ in self.driver_types)
 
     def link(self) -> None:
@@ -107,7 +109,7 @@ class Launches:
     def _driver_calls(self) -> dict[int, int]:
         """Count the calls of the driver that start device work or wait; return the index of each by its correlation.
 
-        The file may have a call twice, that of one library inside that of another: only the outer one is taken.
+        The file may have a call twice, one library's inside another's; only the outer one counts.
         """
         correlations, starts, durations, threads, numbers = self._events.launches.columns()
         outer: dict[int, int] = {}
@@ -132,14 +134,14 @@ class Launches:
         return outer
 
     def _wait(self, name: str, start: int, ns: int, thread: int) -> None:
-        """Add a call that waits. Waiting is no work of the op around it, and is taken off its self time."""
+        """Add a waiting call. Waiting is no work of the op around it, and is subtracted from its self time."""
         step, tree, event, occurrence = self._home(start, ns, thread)
         if tree:
             tree.took(event, occurrence, ns)
         self.waits.setdefault((step, name), Work(start, ns)).add(start, ns, 0)
 
     def _home(self, start: int, ns: int, thread: int) -> tuple[int, Tree | None, int, int]:
-        """Return the step, tree, event and occurrence in which a call of the driver was made."""
+        """Return the step, tree, event and occurrence of a call of the driver."""
         tree, event, occurrence = self.spans[thread].innermost(start, start + ns) or (None, 0, 0)
         return (tree.step if tree else self._steps.at(start)), tree, event, occurrence
 

@@ -1,4 +1,4 @@
-"""The records of a Kineto trace: calls or activities that are alike, in one step, with their number and times."""
+"""The records of a Kineto trace: equal calls or activities of one step, with their number and times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .nesting import Tree
 if TYPE_CHECKING:
     from .kineto_events import Events, Kernel
 
+# In place of an op: the launch was outside of all ops.
 _NO_OP = "(no op)"
-"""In place of an op: the launch was outside of all ops."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Spread:
     most: int | None = None
 
     def join(self, total: int, least: int, most: int) -> None:
-        """Add calls that took *total* together."""
+        """Add calls with their sum, minimum and maximum."""
         self.total += total
         self.least = least if self.least is None or least < self.least else self.least
         self.most = most if self.most is None or most > self.most else self.most
@@ -41,7 +41,7 @@ class _Spread:
 
 @dataclass(eq=False)
 class _Row:
-    """A record in the making: calls of one step that have the same signature and count as the same op."""
+    """A record in the making: calls of one step with the same signature and canonical op."""
 
     step: int
     name: str
@@ -66,14 +66,14 @@ class _Row:
     nbytes: int = 0
 
     def called(self, start: int, calls: int, counts: bool) -> None:
-        """Add calls of which the first began at *start*; *counts* tells whether they count as calls of the op."""
+        """Add calls, the first of which began at *start*; *counts*: whether they count as calls of the op."""
         self.first_ns = min(self.first_ns, start)
         self.calls += calls
         self.counted += calls if counts else 0
 
 
 class Records:
-    """The records in the making, and how often each op launched each kernel."""
+    """The records in the making, and the kernel launches of each op."""
 
     def __init__(self, events: Events, trees: Iterable[Tree], on_device: bool) -> None:
         """Add the calls of the *trees*. With *on_device* device time is that of kernels, else self CPU time."""
@@ -98,7 +98,7 @@ class Records:
             call = calls[event]
             owner = self._events.calls[tree.calls[tree.owners[event]]].meaning
             op = owner.op if owner else ""
-            # Calls on the same tensors may do other work: a convolution with another stride.
+            # Calls on the same tensors may do different work: a convolution with another stride.
             key = tree.step, call.name, call.tensors, call.work, op, call.site
             row = self._rows.get(key)
             if row is None:
@@ -110,13 +110,13 @@ class Records:
         return rows
 
     def add(self, launches: Launches) -> None:
-        """Add what the devices did, and the calls that waited for them."""
+        """Add the work of the devices, and the calls that waited for them."""
         for (step, name), work in launches.waits.items():
             self._row(step, name, SYNCHRONIZE, work).host.join(work.total_ns, work.least_ns, work.most_ns)
         for (home, number), work in launches.activities.items():
             self._did(home, number, work)
-        # Functions of autograd and `_foreach` ops stand for the ops inside them. Where one of them launched kernels
-        # itself, it is the op of its calls.
+        # Functions of autograd and `_foreach` ops are wrappers of the ops inside. One that launched kernels itself is
+        # the op of its calls.
         meanings = [(row, row.call.meaning) for row in self._rows.values() if row.call]
         wrappers = [(row, found) for row, found in meanings if found and may_work(found)]
         working = {row.type for row, _ in wrappers if row.launches}
@@ -125,7 +125,7 @@ class Records:
                 row.op, row.counted = found.op, row.calls
 
     def _did(self, home: Home | int, number: int, work: Work) -> None:
-        """Add activities of a device; *home* is only the step where their launch is not known."""
+        """Add activities of a device; *home* is only the step if their launch is unknown."""
         kernel = self._events.kernels[number]
         move = moved(kernel.name)
         step, tree, event = (home, None, 0) if isinstance(home, int) else home
@@ -151,7 +151,7 @@ class Records:
         return call.site if call else None
 
     def _row(self, step: int, name: str, type: str, work: Work, place: str = "", site: CallSite | None = None) -> _Row:
-        """Add *work*, which is no call of an op, to its row; return that."""
+        """Add *work* without a call of an op to its row; return the row."""
         new = _Row(step, name, type, work.first_ns, place=place, site=site)
         row = self._rows.setdefault((step, name, type, place, site), new)
         row.called(work.first_ns, work.count, counts=True)
@@ -229,7 +229,7 @@ class Records:
         )
 
     def kernels(self) -> Iterator[SavedKernel]:
-        """Yield the kernels that were launched, in the order in which they began."""
+        """Yield the launched kernels, in the order in which they began."""
         kernels = self._events.kernels
         by_time = sorted(self._launched.items(), key=lambda item: (item[1][2], item[0][:2], repr(kernels[item[0][2]])))
         for (step, launched_by, number), (calls, ns, _) in by_time:
@@ -249,7 +249,8 @@ def _add(
 ) -> None:
     """Add the times of each event to its own spread, and to that of the call that it counts as (*inside* it).
 
-    Where a memcpy *made* the copy, the occurrence is no call of the op: its time is in the sum, not in least and most.
+    If a memcpy *made* the copy, the occurrence is no call of the op: its time is in the sum, not in minimum and
+    maximum.
     """
     for owner, events in inside.items():
         for event in events:
@@ -269,7 +270,7 @@ def _add(
 
 
 def _summed(taken: Sequence[int]) -> tuple[int, int, int]:
-    """Return the sum, the shortest and the longest."""
+    """Return the sum, the minimum and the maximum."""
     if len(taken) == 1:
         return (taken[0],) * 3
     return sum(taken), min(taken), max(taken)

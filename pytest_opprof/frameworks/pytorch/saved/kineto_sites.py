@@ -1,14 +1,13 @@
-"""Which functions of the program asked for the ops of a Kineto trace that was recorded with stacks (with_stack=True).
+"""Find the calling functions of ops in a Kineto trace that was recorded with stacks (with_stack=True).
 
 Events of the category ``python_function`` are calls of Python functions, nested in time with the ops of their thread:
 ``nets.py(12): as_float`` is a function and the line where it begins; no line inside it is in the file. Calls of
 built-in functions and ``nn.Module: Linear_0`` are left out. Files are without the folder of `sys.path` they are in.
 
-An op in a backward pass belongs to the function that asked for its forward op: the event around it,
-``autograd::engine::evaluate_function: ...``, has a ``Sequence number``, and the last op outside of such events that
-has the same one made the node. Where it is not known, or ops of two threads have it, the op belongs to the function
-that called ``backward()``.
-Seen: PyTorch 2.13, CPU.
+An op in a backward pass belongs to the caller of its forward op: the event around it,
+``autograd::engine::evaluate_function: ...``, has a ``Sequence number``, and the last op outside of such events with the
+same number made the node. If this is unknown, or ops of two threads have the number, the op belongs to the caller of
+``backward()``. Tested with PyTorch 2.13, CPU.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NO_FUNCTION, _UNTOLD = -1, -1
 
 
 class _Backward(NamedTuple):
-    """A node of autograd that runs."""
+    """A running node of autograd."""
 
     end: int
     sequence: int
@@ -42,7 +41,7 @@ class _Backward(NamedTuple):
 
 
 class SitedEvents(Events):
-    """All that is read of a file, with the calls of Python functions. Takes twice the memory and time of `Events`."""
+    """The columns of a file, with the calls of Python functions. Takes twice the memory and time of `Events`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,11 +52,11 @@ class SitedEvents(Events):
         self._sequences: dict[int, int] = {}
         """The sequence numbers of autograd, by serial."""
         self._chains = [(UNKNOWN, "", "", 0)]
-        """As `frames_of` takes them."""
+        """In the form that `frames_of` takes."""
         self._chain_numbers: dict[tuple[int, int], int] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add events, those of Python functions, too."""
+        """Add events, including Python functions."""
         events = list(events)
         calls: defaultdict[int, list[int]] = defaultdict(list)
         for event in events:
@@ -74,7 +73,7 @@ class SitedEvents(Events):
         super().take(events)
 
     def tell_sites(self) -> bool:
-        """Say in the calls which functions asked for them; tell whether there is any function."""
+        """Set the calling functions of the calls; return whether there is any function."""
         forward = _Forward()
         told = [self._told(number, forward) for number in range(len(self.threads))]
         sites: dict[tuple[int, bool], CallSite | None] = {(UNKNOWN, False): None}
@@ -97,7 +96,7 @@ class SitedEvents(Events):
     def _told(self, number: int, forward: _Forward) -> tuple[array[int], array[int]]:
         """Return for each op of a thread the chain of calls around it, and the number of the node that it is part of.
 
-        The latter is -1 for what is in no backward pass, and for what Python functions in one asked for.
+        The number is -1 outside of backward passes, and for ops called by Python functions inside one.
         """
         starts, _, serials, calls = self.threads[number].columns()
         chains, backward = (array("q", [value]) * len(starts) for value in (UNKNOWN, _UNTOLD))
@@ -160,6 +159,6 @@ class _Forward:
         self._made[sequence] = chain, thread
 
     def chain(self, sequence: int) -> int | None:
-        """Return the chain that made a node; None where that is not known."""
+        """Return the chain that made a node; None if unknown."""
         chain, _ = self._made.get(sequence, (UNKNOWN, 0))
         return None if sequence in self._ambiguous or chain == UNKNOWN else chain

@@ -11,7 +11,7 @@ from .kineto_events import Events, Kernel
 
 
 def timeline_of(events: Events) -> Timeline:
-    """Return when everything ran. Takes the rows of ops and calls out of *events*."""
+    """Return the timeline. Takes the rows of ops and calls out of *events*."""
     found = Timeline()
     # As for the ops: without device work in the file, the CPU is the device.
     on_cpu = not events.kernels and not events.launch_names

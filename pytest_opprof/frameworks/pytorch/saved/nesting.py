@@ -1,7 +1,7 @@
-"""Calls inside calls: which call is inside which (by time), their self times, and the op that each counts as.
+"""Nest calls by time: their trees, their self times, and the op that each counts as.
 
-A profile of 10**6 events repeats a few trees of calls: `aten::linear` > `aten::t`, `aten::addmm`, again and again. What
-each call of a tree counts as is decided once (`attribution.owners`); the times of its occurrences are only added up.
+A profile of 10**6 events repeats a few trees of calls: `aten::linear` > `aten::t`, `aten::addmm`, again and again. The
+op of each call of a tree is decided once (`attribution.owners`); the times of its occurrences are only added up.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ..events import COMPILING, Compiler, Role, asks
 from ..tree import owners_of
 from .rows import Rows, packed
 
+# Calls in one outermost call; while it is open, each takes 0.2 KB.
 MOST_INSIDE = 1_000_000
-"""Calls in one outermost call; while it is open, each takes 0.2 KB."""
+# Numbers in a list before it is packed; packed numbers take a fifth of the memory.
 _MOST_UNPACKED = 1 << 12
-"""Numbers in a list before it is packed; packed numbers take a fifth of the memory."""
 _LARGE = 1 << 8
 _ALONE = [NOBODY]
 
 
 def _in_order(thread: Rows) -> Iterable[tuple[int, int, int]]:
-    """Return (start, duration, call) of the events in order of time, each before those inside it.
+    """Return (start, duration, call) of the events in order of time, each before the events inside it.
 
-    Serials grow with time: they order what starts in the same microsecond.
+    Serials grow with time: they order events that start in the same microsecond.
     """
     starts, durations, serials, calls = thread.columns()
     if not _is_in_order(starts, serials):
@@ -54,11 +54,11 @@ class Tree:
 
     step: int
     calls: Sequence[int]
-    """The index of the call of each event, in order of time; each event comes before those inside it."""
+    """The index of the call of each event, in order of time; each event comes before the events inside it."""
     parents: Sequence[int]
     """The event around each event; -1 for the outermost."""
     owners: Sequence[int]
-    """The event that each event counts as (`attribution.owners`); itself where it is no op."""
+    """The event that each event counts as (`attribution.owners`); itself if it is no op."""
     homes: Sequence[int]
     """The event in whose record each event is: itself; for annotations and repeats the nearest other event around."""
     nothing: set[int]
@@ -72,24 +72,24 @@ class Tree:
     count: int = 0
     """The number of occurrences."""
     launched: array[int] | None = None
-    """The device time that each event launched, laid out as *occurrences*; None: nothing was launched."""
+    """The device time that each event launched, laid out like *occurrences*; None: nothing was launched."""
 
     def counted_call(self, event: int) -> int:
         """Return the call that an event counts as."""
         return self.calls[self.homes[self.owners[event]]]
 
     def took(self, event: int, occurrence: int, ns: int) -> None:
-        """Take *ns* off the self time of an event: they are the time of a call that is not in the tree."""
+        """Subtract *ns* from the self time of an event: the time of a call that is not in the tree."""
         self.occurrences[occurrence * len(self.calls) + event] -= ns
 
     def launch(self, event: int, occurrence: int, ns: int) -> None:
-        """Add device time to what an event launched."""
+        """Add device time to the launches of an event."""
         if self.launched is None:
             self.launched = array("q", bytes(8 * len(self.occurrences)))
         self.launched[occurrence * len(self.calls) + event] += ns
 
     def device_ns(self) -> list[Sequence[int]]:
-        """Return the device times of each event, one for each occurrence; a home has those of all its events."""
+        """Return the device times of each event, one for each occurrence; a home includes those of its events."""
         launched = self.launched
         if launched is None:
             return [(0,) * self.count] * len(self.calls)
@@ -100,7 +100,9 @@ class Tree:
         return columns
 
     def self_ns(self) -> list[Sequence[int]]:
-        """Return the self times of each event, one for each occurrence; the event around has those of a repeat too."""
+        """Return the self times of each event, one for each occurrence; the event around a repeat includes the
+        repeat's.
+        """
         columns: list[Sequence[int]] = [self.occurrences[event :: len(self.calls)] for event in range(len(self.calls))]
         for event, column in enumerate(columns):
             if min(column) < 0:  # by rounding, calls may take longer than the call around them
@@ -123,11 +125,11 @@ class Spans:
         self._roots = packed([])
         """The index of each outermost call in the columns above."""
         self._first = packed([])
-        """When each outermost call began."""
+        """The start time of each outermost call."""
         self.compiler = Compiler()
 
     def add(self, tree: Tree, starts: list[int], ends: list[int]) -> None:
-        """Add an outermost call and those inside it: the last occurrence of *tree*."""
+        """Add an outermost call and the calls inside it: the last occurrence of *tree*."""
         self._trees.append(tree)
         self._numbers.append(tree.count - 1)
         self._roots.append(len(self._starts))
@@ -138,7 +140,7 @@ class Spans:
     def innermost(self, start: int, end: int) -> tuple[Tree, int, int] | None:
         """Return the tree, event and occurrence of the innermost call that ran from *start* to *end*, else at *start*.
 
-        None where there is no such call.
+        None if there is no such call.
         """
         place = bisect_right(self._first, start) - 1
         if place < 0:
@@ -162,9 +164,9 @@ class Forest:
     ) -> None:
         """*meanings*, raw *names* and *roles* are those of each call. A call without a meaning is an annotation, no op.
 
-        *steps* are the times at which steps begin; what lies before the first belongs to it. What torch.compile did is
-        left out, by the roles. Calls that are *left_out* are taken out of the trees, not what is inside them; so are
-        *comms* inside ops that ask for the same collective.
+        *steps* are the times at which steps begin; time before the first belongs to it. The work of torch.compile is
+        left out, by the roles. Calls in *left_out* are removed from the trees, but not the calls inside them; so are
+        *comms* inside ops that call the same collective.
         """
         self.trees: dict[tuple[int, ...] | bytes, Tree] = {}
         self._meanings = meanings
@@ -184,7 +186,7 @@ class Forest:
         is_annotation = [meaning is None for meaning in self._meanings]
         until = -NEVER
         step = 0
-        # The outermost call that began last, and the calls inside it.
+        # The latest outermost call, and the calls inside it.
         calls: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -229,7 +231,7 @@ class Forest:
             tree.occurrences += packed(own)
 
     def _of_program(self, events: Iterable[tuple[int, int, int]], compiler: Compiler) -> Iterable[tuple[int, int, int]]:
-        """Yield *events* without those left out and those of torch.compile; tell *compiler* when that worked."""
+        """Yield *events* without left-out ones and torch.compile's; report to *compiler* when that worked."""
         asked = -NEVER
         for event in events:
             start, duration, call = event

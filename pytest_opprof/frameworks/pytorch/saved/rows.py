@@ -32,11 +32,11 @@ class Rows:
         return len(self._columns[0])
 
     def add(self, numbers: Sequence[int]) -> None:
-        """Add rows; *numbers* has one row behind the other. Raises OverflowError."""
+        """Add rows; *numbers* has one row after the other. Raises OverflowError."""
         rows = packed(numbers)
         for index, column in enumerate(self._columns):
             column += rows[index :: len(self._columns)]
 
     def columns(self) -> tuple[array[int], ...]:
-        """Return the columns themselves: a copy would take as much memory again."""
+        """Return the columns themselves, because a copy would take as much memory again."""
         return self._columns

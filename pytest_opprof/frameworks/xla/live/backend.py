@@ -1,4 +1,4 @@
-"""JAX on the CPU, by a session of XLA's profiler that is kept in memory, and the programs that XLA compiled.
+"""The backend for JAX on the CPU, by an in-memory session of XLA's profiler, and the programs that XLA compiled.
 
 XLA's profiler of a GPU needs CUPTI for itself. There the backend of CUDA records JAX, and this one is not in use.
 """
@@ -35,9 +35,9 @@ _ON_GPU = frozenset(["gpu", "cuda", "rocm"])
 
 
 class JaxBackend(Backend):
-    """Collects the kernels that XLA runs on the CPU, the ops in them, and what it compiles; of all threads.
+    """Collects the kernels that XLA runs on the CPU, the ops in them, and compilations; of all threads.
 
-    It starts no client of JAX's: that would take memory of a GPU. A test may be the first to use JAX.
+    It starts no client of JAX, which would take memory of a GPU. A test may be the first to use JAX.
     """
 
     name = "jax"
@@ -52,13 +52,13 @@ class JaxBackend(Backend):
         self._traced = Traced()
 
     def unavailable(self) -> str | None:
-        """Say that JAX is missing or too old, or return None."""
+        """Return an error if JAX is missing or too old, else None."""
         from importlib.util import find_spec
 
         return self.unsupported() if find_spec("jax") else _INSTALL
 
     def unsupported(self) -> str | None:
-        """Say that JAX is too old: 0.7.2 is the first whose profiler is known."""
+        """Return an error if JAX is too old: 0.7.2 is the first with a known profiler."""
         try:
             installed = version("jax")
         except PackageNotFoundError:  # a checkout, of whatever version
@@ -67,15 +67,15 @@ class JaxBackend(Backend):
         return _TOO_OLD.format(installed=installed) if numbers < _FIRST else None
 
     def in_use(self) -> bool:
-        """Tell whether something imported JAX, which does not run on a GPU."""
+        """Return True if JAX is imported and does not run on a GPU."""
         return "jax._src.xla_bridge" in sys.modules and not (is_started() and _platform() in _ON_GPU)
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends.
 
-        Raises BackendError where JAX does not run on the CPU, where another session of its profiler runs, and where a
-        program was lost that ran.
+        Raises BackendError if JAX does not run on the CPU, if another session of its profiler runs, or if a program
+        that ran was lost.
         """
         import jax
         import jaxlib
@@ -122,7 +122,7 @@ class JaxBackend(Backend):
                 self.settle()
                 self.settle()
             finally:
-                # Also after an exception or Ctrl-C: a running profiler would slow and break what follows.
+                # Also after an exception or Ctrl-C, since a running profiler would slow and break later code.
                 self._recording = False
                 data = session.stop()
             log.counts["recompilations"] = {each: again.get(each, 0) for each in range(log.interval + 1)}
@@ -132,24 +132,24 @@ class JaxBackend(Backend):
                 fill(log, recording, self._programs, self._traced, compiled, options.moments)
 
     def begin_run(self) -> None:
-        """Count what JAX traces from its import on: test modules compile while they are imported."""
+        """Count JAX's traced ops from its import on, because test modules compile while they are imported."""
         self._traced.listen()
 
     def begin_test(self) -> None:
-        """Forget which functions an earlier test traced."""
+        """Forget the functions that an earlier test traced."""
         self._misses.forget()
         if self.in_use():
             self._misses.listen()
 
     def rank(self) -> tuple[int, int] | None:
-        """Return what jax.distributed says once it is initialised."""
+        """Return rank and size from jax.distributed, if it is initialised."""
         import jax
 
-        # Before it is, process_index() would set devices up, and say 0.
+        # Before initialisation, process_index() would set devices up, and return 0.
         return (jax.process_index(), jax.process_count()) if jax.distributed.is_initialized() else None
 
     def settle(self) -> None:
-        """Wait until all is done that this thread called. Raises BackendError where JAX does not run on the CPU."""
+        """Wait for all work that this thread called. Raises BackendError if JAX does not run on the CPU."""
         if not is_started():
             return
         import jax
@@ -179,12 +179,12 @@ _BACKEND = JaxBackend()
 
 
 def backend() -> JaxBackend:
-    """Return the backend (the entry point calls this). There is one, as there is one profiler."""
+    """Return the backend (for the entry point). There is one, as there is one profiler."""
     return _BACKEND
 
 
 def _platform() -> str:
-    """Return where JAX runs what names no device: ``cpu``, ``gpu``, ``tpu``."""
+    """Return JAX's default platform: ``cpu``, ``gpu``, ``tpu``."""
     import jax
 
     return str(jax.default_backend())
@@ -192,7 +192,7 @@ def _platform() -> str:
 
 @contextmanager
 def _profiler() -> Iterator[None]:
-    """Profile as users do: into a folder."""
+    """Profile into a folder, as users do."""
     import jax
 
     with scratch() as folder, jax.profiler.trace(str(folder)):

@@ -1,8 +1,8 @@
-"""From kernels that ran to the events of a log.
+"""Convert kernels that ran into the events of a log.
 
 A kernel that is one op (and views) is an event of that op. Any other is an event under its own name, which has the time
-and reads and writes memory; the ops in it are events inside that have no time and touch no memory. Besides, each kernel
-is one `KERNEL`, each call of a program one `PROGRAM`, both without a time.
+and reads and writes memory; the ops in it are events inside that have no time and touch no memory. In addition, each
+kernel is one `KERNEL`, each call of a program one `PROGRAM`, both without a time.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from .recording import Execution, Ran, Recording
 from .traced import Traced
 
 COMPILE, PROGRAM, KERNEL = "jax::compile", "jax::program", "jax::kernel"
+# Raw names that `ops.tables` lacks and that are no mistake in a budget even if they did not run.
 NAMES = frozenset([COMPILE, PROGRAM, KERNEL]) | OTHERS
-"""Raw names that are no mistake where they did not run, and that `ops.tables` does not have."""
 PROGRAM_OPS, TEMPORARY_MEMORY = "program_ops", "temporary_memory"
 _NOTHING = Signature((), (), (), ())
 
 
 class Compiled(NamedTuple):
-    """A program that was made."""
+    """A compiled program."""
 
     interval: int
     ns: int
     function: str
     """``jit(f)``."""
     site: int
-    """The line that it was made for: a node of chains."""
+    """The source line that caused it: a node of chains."""
 
 
 class _Rows(NamedTuple):
-    """The events of a kernel: its marker, what has the time and the memory, and what is inside of that."""
+    """The events of a kernel: its marker, the event with time and memory, and the events inside that."""
 
     names: Sequence[int]
     nbytes: int
     flops: Sequence[tuple[int, int]]
     """Row and FLOPs."""
     lines: Sequence[Sequence[Frame]]
-    """Of each row: those of the program that was compiled, the innermost first."""
+    """The source lines of each row in the compiled program, the innermost first."""
 
 
 def fill(
@@ -68,9 +68,10 @@ def fill(
     compiled: Iterable[Compiled],
     moments: bool = False,
 ) -> None:
-    """Add the events of a checked *recording* to *log*, and what was *compiled*; *moments*: also say when they ran.
+    """Add the events of a checked *recording* to *log*, and the *compiled* programs; *moments*: also record start
+    times.
 
-    Raises BackendError for a program that is not known any more, and for one whose ops cannot be counted.
+    Raises BackendError for a program that is no longer known, and for one whose ops cannot be counted.
     """
     log.knows_flops = True
     called, compiles = _marker(log, PROGRAM), log.name(COMPILE, kind=Kind.WRAPPER, signature=_NOTHING)
@@ -82,8 +83,8 @@ def fill(
             if moments:
                 log.ran(event, call.start, call.end, f"thread {call.thread}")
     for interval, ns, function, site in compiled:
-        # It counts by its name, and is no op of the program: which test is the first to use a function depends on the
-        # tests before it.
+        # It counts by its name, and is no op of the program, because the first test to use a function depends on the
+        # order of tests.
         event = log.add(compiles, ns, interval=interval)
         if site:
             log.asked_at(event, site)
@@ -106,7 +107,7 @@ def fill(
 def _weigh(
     log: EventLog, ran: Sequence[Ran], known: Mapping[Program, Known], traced: Traced, recording: Recording
 ) -> None:
-    """Say of each step how many ops JAX traced for the programs that ran, each once, and how much memory one needs."""
+    """Record for each step the traced ops of the programs that ran, each once, and the most memory that one needs."""
     begins = [0, *(each for each in range(1, log.interval + 1) if each not in log.range_marks)]
     callers = {} if log.chains is None else recording.callers()
     temporary = dict.fromkeys(range(log.interval + 1), 0)
@@ -115,7 +116,7 @@ def _weigh(
     for each in ran:
         program, interval = each.execution.program, bisect_right(recording.marks, each.start)
         temporary[interval] = max(temporary[interval], known[program].temporary)
-        step = begins[bisect_right(begins, interval) - 1]  # a range of the user's does not part it
+        step = begins[bisect_right(begins, interval) - 1]  # a range of the user's does not split it
         if (step, program) in seen:
             continue
         seen.add((step, program))
@@ -139,7 +140,7 @@ def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kerne
 
 
 def _rows(log: EventLog, found: Kernel, program: Known, is_all: bool) -> _Rows:
-    """Return the rows of a kernel of a *program*, which *is_all* that it ran, or not."""
+    """Return the rows of a kernel of a *program*; *is_all*: the program ran nothing else."""
     inside = list(found.ops)
     if found.alone is None:
         main = log.name(found.name, op=found.name, signature=found.signature)
@@ -156,12 +157,12 @@ def _rows(log: EventLog, found: Kernel, program: Known, is_all: bool) -> _Rows:
 
 
 def _lines(frames: Sequence[Place], program: Known) -> Sequence[Frame]:
-    """Return the lines of the user's that an instruction comes from: those inside of the function that was compiled.
+    """Return the user's source lines of an instruction: the lines inside the compiled function.
 
-    JAX keeps one program for what is called at several lines, with the lines of the first call: those that ran when XLA
-    compiled it are left out, `Recording.callers` tells the caller. Up to jax 0.8 it also keeps what a function inside
-    of it traced with the lines of its first call, maybe in another test: where they do not end in those that compiled,
-    none is right.
+    JAX keeps one program for calls at several lines, with the lines of the first call. The lines that ran when XLA
+    compiled it are therefore left out; `Recording.callers` finds the caller. Up to jax 0.8 it also keeps the first
+    call's lines for a function traced inside, perhaps from another test: if they do not end in the compiling lines,
+    none of them is valid.
     """
     lines = [Frame(*each) for each in frames if kinds[each.file] is CodeKind.TRACED]
     stack = [each for each in program.stack if kinds[each[0]] is CodeKind.TRACED]
@@ -177,7 +178,7 @@ def _marker(log: EventLog, name: str) -> int:
 
 
 def _name(log: EventLog, op: Op, is_part: bool) -> int:
-    """Return the name of an op, which *is_part* of more: there a cast of a number counts by its raw name only."""
+    """Return the name of an op; *is_part*: of a larger one, where a cast of a number counts by its raw name only."""
     kind = Kind.WRAPPER if is_part and op.is_number_cast else None
     return log.name(op.raw, op=op.op, kind=kind, signature=op.signature)
 
@@ -189,7 +190,7 @@ def _append(
     recording: Recording,
     moments: bool,
 ) -> None:
-    """Append the rows of all that *ran*, each with its time, its interval and its place in the log."""
+    """Append the rows of all kernels in *ran*, each with its time, its interval and its place in the log."""
     marks, callers = recording.marks, {} if log.chains is None else recording.callers()
     name, duration, parent, interval, nbytes = (list[int]() for _ in range(5))
     flops, sites = [], []
@@ -218,9 +219,9 @@ def _append(
 
 
 def _calls(ran: Sequence[Ran], modules: Mapping[Program, HloModule]) -> list[Ran]:
-    """Return what *ran* with one row for each call of a kernel.
+    """Return *ran* with one row for each call of a kernel.
 
-    XLA copies what it sorts, operand by operand, by kernels that have the name of the sort.
+    XLA copies the operands of a sort one by one, with kernels that have the name of the sort.
     """
     sorts: defaultdict[tuple[Execution, str], list[Ran]] = defaultdict(list)
     others: list[Ran] = []

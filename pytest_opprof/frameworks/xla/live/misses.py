@@ -1,7 +1,7 @@
-"""Functions that JAX traces again, and why, as JAX itself explains it in its log (`jax_explain_cache_misses`).
+"""Detect functions that JAX traces again, with the reason from JAX's own log (`jax_explain_cache_misses`).
 
-A function counts that was traced before in the same test: which test is the first to use one depends on the tests
-before it. Without it a weak type, a new shape or a lambda made anew compiles in each call, and no op tells.
+Only functions traced before in the same test count, because the first test to use one depends on the order of tests.
+Otherwise a weak type, a new shape or a lambda made anew would compile in each call, and no op would show it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+# The loggers of explanations: JAX 0.7.2 to 0.10, and before.
 _LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
-"""Who explains: JAX 0.7.2 to 0.10, and before."""
 _MISS = "TRACING CACHE MISS"
 _FUNCTION = re.compile(r"^\s+(?:for )?(\S.*?)(?: id=\d+)? defined at (\S+:\d+)", re.MULTILINE)
 _BEFORE = "For the closest previous key:"
 _MADE_ANEW = "another function is defined there each time"
 _NOISE = re.compile(r"https?://\S+")
+# Called with a function and its line, and the reason.
 Missed = Callable[[str, str], None]
-"""Is called with a function and its line, and the reason."""
 
 
 class Misses(logging.Filter):
-    """Hears each explanation, and keeps those that were not asked for by the program from its log."""
+    """Receives each explanation, and removes those that the program did not request from its log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Misses(logging.Filter):
         self._seen.clear()
 
     def listen(self) -> None:
-        """Let JAX explain from now on."""
+        """Make JAX explain from now on."""
         import jax
 
         if not self._is_ours:
@@ -44,7 +44,7 @@ class Misses(logging.Filter):
             for name in _LOGGERS:
                 logging.getLogger(name).addFilter(self)
         if self._is_ours and not jax.config.jax_explain_cache_misses:
-            jax.config.update("jax_explain_cache_misses", True)  # no part of what JAX caches by
+            jax.config.update("jax_explain_cache_misses", True)  # not part of JAX's cache keys
 
     @contextmanager
     def told(self, missed: Missed) -> Iterator[None]:
@@ -56,7 +56,7 @@ class Misses(logging.Filter):
             self._missed = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Take what explains a miss; let all else pass."""
+        """Handle an explanation; let all other records pass."""
         text = record.getMessage() if _MISS in str(record.msg) else ""
         if not text:
             return True
@@ -69,7 +69,7 @@ class Misses(logging.Filter):
 
 
 def reason(text: str) -> str:
-    """Return why JAX traced again, in one line, of its explanation in several."""
+    """Return the reason for tracing again in one line, from an explanation of several."""
     _, before, why = text.partition(_BEFORE)
     if not before:
         return _MADE_ANEW

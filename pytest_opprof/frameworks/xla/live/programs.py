@@ -1,12 +1,10 @@
-"""The programs of this process by the number that profiles call them by, and what compiles them.
+"""The programs of this process by their number in profiles, and their compilations.
 
 XLA's client has its executables, and each has its optimised program. A test often compiles a function and drops it
-before its window closes: so executables are held while a window is open, those that are there when it opens and each
-that is made in it.
+before its window closes, so executables are held while a window is open: the existing ones, and each new one.
 
-An executable that was loaded from a file (JAX's cache on disk, `jax.experimental.serialize_executable`) goes by the
-number that its program had in the process which compiled it. It is found by the names of the program and its
-instructions.
+An executable that was loaded from a file (JAX's cache on disk, `jax.experimental.serialize_executable`) has the number
+of its program in the process which compiled it. It is found by the names of the program and its instructions.
 """
 
 from __future__ import annotations
@@ -20,25 +18,25 @@ from ....errors import BackendError
 from ..hlo_module import HloModule
 from ..kernels import kernel
 
+# JAX's event in `jax.monitoring` for a new executable: XLA compiled it, or JAX found it in its cache on disk.
 _COMPILED = "/jax/core/compile/backend_compile_duration"
-"""What JAX tells `jax.monitoring` when it has an executable: XLA compiled it, or JAX found it in its cache on disk."""
+# The beginning of the name of the function that makes an executable, unless it is loaded from a file.
 _COMPILES = "backend_compile"
-"""How the name of the function begins that makes an executable, unless it is loaded from a file."""
+# The number of executables to examine after one was made, because other threads may have made some at the same time.
 _NEWEST = 8
-"""How many executables are looked at when one was made: other threads may have made some at the same time."""
+# Called with the ns for an executable, and its function: ``jit(f)``.
 Made = Callable[[int, str], None]
-"""Is told how many ns it took to make an executable, and of what: ``jit(f)``."""
 
 
 class Program(NamedTuple):
-    """What a profile says of a program. Only together they tell it, where some are loaded from files."""
+    """The identity of a program in a profile. Only together they identify it, if some are loaded from files."""
 
     number: int
     name: str
 
 
 class Known(NamedTuple):
-    """A program as XLA compiled it, and what its executable says of it."""
+    """A compiled program, and facts from its executable."""
 
     module: HloModule
     stack: tuple[tuple[str, str], ...]
@@ -48,7 +46,7 @@ class Known(NamedTuple):
 
 
 class Programs:
-    """The programs of a client. Those that were looked up once are known as long as the process runs."""
+    """The programs of a client. Programs found once are known as long as the process runs."""
 
     def __init__(self) -> None:
         self._compiled: dict[int, Known] = {}
@@ -56,7 +54,7 @@ class Programs:
 
     @contextmanager
     def held(self, made: Made) -> Iterator[None]:
-        """Hold all executables until the context ends; call *made* for each that is made."""
+        """Hold all executables until the context ends; call *made* for each new one."""
 
         def hold(ns: int, function: str) -> None:
             self._held[:0] = _client().live_executables()[:_NEWEST]  # the newest is the first
@@ -70,9 +68,9 @@ class Programs:
             self._held = []
 
     def find(self, ran: Mapping[Program, Collection[str]]) -> dict[Program, Known]:
-        """Return each program that *ran*, of which these instructions did; while they are `held`.
+        """Return each program that *ran*, given its instructions; they have to be `held`.
 
-        Raises BackendError for one that is not there, or that cannot be told from another.
+        Raises BackendError for a missing or ambiguous one.
         """
         self._look_for({program.number for program in ran})
         loaded = self._loaded()
@@ -117,7 +115,7 @@ class Programs:
 
 @contextmanager
 def compiling(made: Made) -> Iterator[None]:
-    """Call *made* for each executable that is made until the context ends."""
+    """Call *made* for each new executable until the context ends."""
     import jax
 
     def listen(event: str, duration_secs: float, **about: object) -> None:
@@ -135,7 +133,7 @@ def compiling(made: Made) -> Iterator[None]:
 
 
 def is_started() -> bool:
-    """Tell whether JAX has a client: importing it starts none, and to ask for its devices would."""
+    """Return True if JAX has a client: importing it starts none, and asking for its devices would."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     return bridge is not None and bool(bridge.backends_are_initialized())
 
@@ -163,13 +161,13 @@ def _fits(module: HloModule, program: Program, names: Collection[str]) -> bool:
 
 
 def _is_loaded(executable: Any) -> bool:
-    """Tell whether an executable was loaded from a file: nothing but what called for it tells that."""
+    """Return True if an executable was loaded from a file, which only its traceback tells."""
     calls = executable.traceback.frames if executable.traceback else ()
     return not any(call.function_name.startswith(_COMPILES) for call in calls[:3])
 
 
 def _contents(module: HloModule, names: Collection[str]) -> list[object]:
-    """Return what instructions are, and not where they come from."""
+    """Return the content of instructions, without their sources."""
     found: list[object] = []
     for name in sorted(names):
         each = kernel(module, name, names)

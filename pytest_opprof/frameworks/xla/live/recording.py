@@ -1,7 +1,7 @@
-"""What a session of the profiler recorded on the host: kernels, calls of programs, lines, marks and fences.
+"""The host's recording of a profiler session: kernels, calls of programs, lines, marks and fences.
 
 XLA's CPU client writes an event for each kernel that runs (``hlo_op``). It ends when the kernel has been handed to
-other threads; then ``end: <name>`` tells when they were done. Each execution on a device ends in a wait
+other threads; then ``end: <name>`` marks their end. Each execution on a device ends in a wait
 (``ThunkExecutor::Execute``). A call of a program is an event in the thread that called, with names by version:
 
 - jax 0.7, 0.8: ``PjRtCpuExecutable::Execute``, with an ``ExecuteHelper`` for each device;
@@ -24,13 +24,13 @@ from ..xspace import Event, planes
 from .fence import ANNOTATION, KNOWN, MODULE, Fence
 from .programs import Program
 
+# The events that end an interval, and that announce a line of the program, followed by a node of chains.
 MARK, LINE = "opprof::mark", "opprof::line "
-"""The events that end an interval, and that say to which line the program came: a node of chains follows."""
 _HOST = "/host:CPU"
 _STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "num_addressable_devices", "_p", "_c")
 _END = "end: "
+# Names of useful events; there are ten others for each call.
 _WORTH = re.compile(rf"[\w.\-]+|{_END}.*|opprof::.*|\w+::Execute(?:Helper\w*)?(?: \(.*\))?")
-"""Names of events that may be of use; of the others there are ten for each call."""
 _ON_ONE = re.compile(r"\w+Executable::ExecuteHelperOnSingleDevice")
 _ON_SEVERAL = re.compile(r"\w+Executable::Execute \(.*\)")
 _CALL = re.compile(r"\w+Executable::Execute")
@@ -39,7 +39,7 @@ _DONE = re.compile(r"ThunkExecutor::Execute \(.*\)")
 
 
 class Execution(NamedTuple):
-    """A program that ran once, on one device."""
+    """One run of a program, on one device."""
 
     program: Program
     run: str
@@ -52,13 +52,13 @@ class Ran(NamedTuple):
     start: int
     """In ns, on the session's clock."""
     ns: int
-    """How long it took, without what other kernels took meanwhile in the thread that finished it."""
+    """Its time, without that of other kernels in the thread that finished it."""
     name: str
-    """Of an instruction of the program."""
+    """The name of an instruction of the program."""
     execution: Execution
     end: int = 0
     thread: int = 0
-    """Where it began."""
+    """The thread in which it began."""
 
 
 class Span(NamedTuple):
@@ -87,13 +87,13 @@ class _Kernel(NamedTuple):
 
 @dataclass
 class Recording:
-    """What was recorded, each in order of time."""
+    """The recording, each list in order of time."""
 
     ran: list[Ran] = field(default_factory=list)
     calls: list[Span] = field(default_factory=list)
     """Each call of a program."""
     asked: list[int] = field(default_factory=list)
-    """When an execution on a device was asked for, each."""
+    """The start of each execution on a device."""
     done: list[_Ended] = field(default_factory=list)
     """The wait for each execution on a device."""
     lines: list[tuple[int, int, int]] = field(default_factory=list)
@@ -101,14 +101,14 @@ class Recording:
     marks: list[int] = field(default_factory=list)
     fences: list[Span] = field(default_factory=list)
     _runs: dict[str, Span] = field(default_factory=dict)
-    """The calls that tell their run, by that."""
+    """The calls with a run id, by that."""
     _kernels: list[_Kernel] = field(default_factory=list)
     _ends: dict[str, Span] = field(default_factory=dict)
-    """When each kernel was done, by its token."""
+    """The end of each kernel, by its token."""
 
     @classmethod
     def of(cls, data: bytes) -> Recording:
-        """Return what is in an XSpace. Raises BackendError where it is none, or one of an unknown kind."""
+        """Return the content of an XSpace. Raises BackendError for invalid data, or an unknown kind."""
         found = cls()
         try:
             for plane in planes(data, _STATS):
@@ -127,10 +127,10 @@ class Recording:
         return found
 
     def check(self, marks: int, fence: Fence) -> None:
-        """Check that all is there. Raises BackendError where something was lost, or ran that nobody called.
+        """Check completeness. Raises BackendError if an event was lost, or a program ran without a call.
 
-        The fence ends the session, twice. What comes before the last of all is looked at: that itself may still be on
-        its way.
+        The fence ends the session, twice. Events before the last fence are checked; the last itself may still be
+        incomplete.
         """
         calls = sum(self.is_in_fence(call) for call in self.calls)
         ran = {each.execution for each in self.ran if each.execution.program.name == MODULE}
@@ -162,21 +162,21 @@ class Recording:
             )
 
     def is_in_fence(self, call: Span) -> bool:
-        """Tell whether a *call* is part of a fence."""
+        """Return True if a *call* is part of a fence."""
         before = bisect_left(self.fences, (call.start + 1,)) - 1
         return before >= 0 and call.end <= self.fences[before].end and call.thread == self.fences[before].thread
 
     def line_of(self, call: Span) -> int:
-        """Return the node of the line at which a program was called; UNKNOWN in a thread whose lines are not traced."""
+        """Return the node of the line that called a program; UNKNOWN in a thread whose lines are not traced."""
         before = bisect_left(self.lines, (call.thread, call.start)) - 1
         thread, _, node = self.lines[before] if before >= 0 else (-1, 0, UNKNOWN)
         return node if thread == call.thread else UNKNOWN
 
     def callers(self) -> dict[str, int]:
-        """Return the line that called each run of a program; only those of which it is known.
+        """Return the calling line of each run of a program, if known.
 
-        A call tells its run up to jax 0.8, and where it is over several devices. Others run in the order in which they
-        were called, if one thread called them all and one device ran them all; else any call could have been theirs.
+        A call has its run id up to jax 0.8, and over several devices. Other runs are in the order of their calls if one
+        thread called them all and one device ran them all; otherwise any call could be theirs.
         """
         ours = {each.execution.run for each in self.ran if each.execution.program.name == MODULE}
         told = set(self._runs.values())
@@ -212,7 +212,7 @@ class Recording:
             by_thread.setdefault(each.span.thread, []).append(each)
         for (start, handed_over, began_in), name, execution, token in self._kernels:
             done, _, thread = self._ends.get(token, Span(handed_over, handed_over, 0))
-            # The thread that finished it ran what depends on it before it said so.
+            # The thread that finished it ran dependent kernels before reporting the end.
             others, until = 0, handed_over
             if done > handed_over:
                 kernels = by_thread.get(thread, [])

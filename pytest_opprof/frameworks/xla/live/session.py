@@ -1,4 +1,4 @@
-"""A session of JAX's profiler that is kept in memory.
+"""An in-memory session of JAX's profiler.
 
 `jax.profiler.start_trace` would write two files, which takes 11 ms; this takes 0.01 ms to begin and to end. A process
 has one session at a time.
@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from ....errors import BackendError
 from .fence import KNOWN
 
+# The level at which XLA records its kernels.
 _HOST_EVENTS = 2
-"""The level at which XLA records its kernels."""
 _OURS = (
     "opprof measures this test with JAX's profiler, and a process has one session of it: it cannot be started in here."
     " Leave the test out of opprof, @pytest.mark.opprof(False), or profile without opprof"
@@ -43,7 +43,7 @@ class Session:
             ) from None
 
     def stop(self) -> bytes:
-        """Stop, and return what was recorded: an XSpace. Raises BackendError if another session ran all the time."""
+        """Stop, and return the recording, an XSpace. Raises BackendError if another session ran all the time."""
         import jax
 
         try:
@@ -59,7 +59,7 @@ class Session:
 
 @contextmanager
 def others_refused() -> Iterator[None]:
-    """Let `jax.profiler.start_trace` and `jax.profiler.trace` say who is recording, in place of an error of XLA's."""
+    """Make `jax.profiler.start_trace` and `jax.profiler.trace` name the recorder, in place of an error of XLA's."""
     import jax
 
     def refuse(*arguments: object, **options: object) -> NoReturn:

@@ -1,9 +1,9 @@
-"""How many ops JAX traced for each program, counted when XLA compiles it.
+"""Count the ops that JAX traced for each program, when XLA compiles it.
 
-A program that does the same work after XLA optimised it may take many times longer to trace and to compile: diffrax'
-solver came from 621 ops to 3,806, and from 0.8 s to 16 s, with equal optimised programs. It is counted where JAX
-compiles, and asked for where the program runs: so a window has the same number whatever test was the first to use a
-function. It takes 20 ms of the 6 s in which XLA compiles 3,003 ops.
+A program with the same work after XLA's optimisation may take many times longer to trace and to compile: diffrax'
+solver went from 621 ops to 3,806, and from 0.8 s to 16 s, with equal optimised programs. The ops are counted when JAX
+compiles, and read when the program runs, so that a window has the same number whichever test used the function first.
+It takes 20 ms of the 6 s in which XLA compiles 3,003 ops.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any
 from ..hlo_module import HloModule
 from .programs import modules
 
+# The function gets the program that JAX traced, and returns the executable.
 _MODULE, _FUNCTION = "jax._src.compiler", "compile_or_get_cached"
-"""The function is given the program that JAX traced, and returns the executable."""
 _NO_OPS = frozenset(["builtin.module", "func.func", "func.return", "stablehlo.return"])
 
 
 class Traced:
-    """The number of ops by program, of all that were compiled since it listens."""
+    """The number of ops by program, of all compiled since it listens."""
 
     def __init__(self) -> None:
         self._ops: dict[tuple[int, str], int] = {}
         self._listens = False
 
     def listen(self) -> None:
-        """Count what is compiled from now on, or from the import of JAX on."""
+        """Count compilations from now on, or from the import of JAX on."""
         if not self._listens:
             self._listens = True
             if _MODULE in sys.modules:
@@ -40,7 +40,7 @@ class Traced:
                 sys.meta_path.insert(0, _AtImport(self._watch))
 
     def _watch(self, compiler: ModuleType) -> None:
-        """Count what is compiled from now on; nothing in a version of JAX that compiles elsewhere."""
+        """Count compilations from now on; nothing in a version of JAX that compiles elsewhere."""
         compile_one: Any = getattr(compiler, _FUNCTION, None)
         if compile_one is None:
             return
@@ -55,12 +55,12 @@ class Traced:
         setattr(compiler, _FUNCTION, counted)
 
     def ops(self, module: HloModule) -> int | None:
-        """Return how many ops JAX traced for a program; None where it was compiled before."""
+        """Return the number of ops that JAX traced for a program; None if it was compiled before."""
         return self._ops.get((module.id, module.name))
 
 
 class _AtImport(MetaPathFinder):
-    """Waits until the module is imported, and is then gone."""
+    """Waits for the import of the module, and then removes itself."""
 
     def __init__(self, imported: Callable[[ModuleType], None]) -> None:
         self._imported = imported
@@ -68,7 +68,7 @@ class _AtImport(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find the module as ever, and let its loader tell when it is there."""
+        """Find the module as usual, and make its loader report when it is loaded."""
         if fullname != _MODULE:
             return None
         sys.meta_path.remove(self)

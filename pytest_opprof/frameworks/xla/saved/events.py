@@ -1,4 +1,4 @@
-"""The events of XLA's profiles, in columns: instructions and ops of TensorFlow that ran, steps, calls from Python."""
+"""The events of XLA's profiles, in columns: executed instructions and ops of TensorFlow, steps, calls from Python."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 from ...files.programs import Types
 
+# The beginning of the name of a device's plane.
 DEVICE = "/device:"
-"""What the name of a device's plane begins with."""
+# In place of the number of an execution, which a GPU does not record. Several kernels may belong to one.
 KERNEL = "of kernel"
-"""In place of the number of an execution: a GPU does not tell it. Several kernels may be of one."""
 _CALL = re.compile(r"PjitFunction\((.*)\)")
 _NO_NAME = re.compile(r"[^\w.\-]+")
 _NO_RUN = frozenset(["-1", str(2**64 - 1)])
 
 
 class Known(NamedTuple):
-    """The facts of an instruction, where the profile has its text: on a TPU."""
+    """The facts of an instruction, if the profile has its text: on a TPU."""
 
     opcode: str = ""
-    """Empty where only the name tells the type: of a fusion."""
+    """Empty if only the name tells the type: of a fusion."""
     counts: bool = True
     """Whether it is an op."""
     flops: float | None = None
@@ -41,7 +41,7 @@ class Op(NamedTuple):
     module: str
     process: int
     type: str = ""
-    """That of TensorFlow; empty for an instruction."""
+    """The type in TensorFlow; empty for an instruction."""
     known: Known = Known()
 
 
@@ -76,7 +76,7 @@ class Events:
     left_out: dict[str, int] = field(default_factory=dict)
     """The number of events of devices that name no op, by process."""
     on_host: int = 0
-    """The number of instructions that the host ran itself, and that are left out since a device ran others."""
+    """The number of instructions that the host ran itself, left out because a device ran others."""
 
     def ran(self, op: Op, called: str, run_id: str, thread: tuple[int, int], start: int, duration: int) -> None:
         """Add an event of an op."""
@@ -92,11 +92,11 @@ class Events:
 
     @cached_property
     def numbered(self) -> list[bool]:
-        """Whether each execution is one, and no single kernel of one."""
+        """Whether each execution is a whole one, not a single kernel of one."""
         return [not number.startswith(KERNEL) for _, number in self.runs]
 
     def without_launches(self) -> Events:
-        """Return what ran on devices, where a device ran instructions: the host's events of these only launch them."""
+        """Return the events of devices, if a device ran instructions: the host's events of these only launch them."""
         process = {number for number, name in self.processes.items() if name.startswith(DEVICE)}
         ops = [op.type == "" and op.process not in process for op in self.ops]
         if all(ops) or not any(op.process in process and not op.type for op in self.ops):

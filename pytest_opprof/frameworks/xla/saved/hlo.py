@@ -7,10 +7,10 @@ of them ``ENTRY``. An instruction is ``%name = shape opcode(operands), attribute
 Each computation is counted as often as it is called, beginning at the entry. The ops inside a fusion count; the fusion
 itself is no op, and neither are parameters, constants, tuples, bitcasts, calls, loops and branches. ``copy-start`` is
 the op ``copy``, ``copy-done`` is no op. The body of a loop counts as often as its ``known_trip_count`` says, without
-the condition, which XLA does not evaluate then; without it both count once. Every branch counts once. What a reduce, a
-sort or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode. FLOPs are known
-only for dot products and convolutions: for other ops XLA's own count is an estimate.
-Seen: jax 0.10.2, CPU, optimised and ``as_text(dialect="hlo")``.
+the condition, which XLA does not evaluate then; without it both count once. Every branch counts once. The function that
+a reduce, a sort or a scatter applies to single elements (``to_apply``) is part of that op. The type is the opcode.
+FLOPs are known only for dot products and convolutions: for other ops XLA's own count is an estimate. Seen: jax 0.10.2,
+CPU, optimised and ``as_text(dialect="hlo")``.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _ARRAY = re.compile(r"\b([a-z]\w*)\[([0-9,<=?]*)\]")
 _CALLED = re.compile(
     r"\b(calls|body|condition|true_computation|false_computation|branch_computations)=(\{[^{}]*\}|%?[\w.\-]+)"
 )
+# In ``backend_config``, which is JSON, or in older texts a quoted JSON.
 _TRIPS = re.compile(r'known_trip_count\\?":\s*\{\s*\\?"n\\?":\s*\\?"(\d{1,16})\\?"')
-"""In ``backend_config``, which is JSON, or in older texts a quoted JSON."""
 _APPLIED = re.compile(r"\bto_apply=%?([\w.\-]+)")
 _CONTRACTED = re.compile(r"\blhs_contracting_dims=\{([0-9,]*)\}")
 _MOST_TYPES = 1 << 16
@@ -60,12 +60,12 @@ _ONCE = {"while": "a loop", "conditional": "a branch"}
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the text begins as a module does."""
+    """Return True if the text begins like a module."""
     return _BEGIN.match(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the ops. Takes memory for these, which `programs.Size` bounds, and for a line. Raises TraceError."""
+    """Return the ops. `programs.Size` bounds their memory and that of a line. Raises TraceError."""
     module = _Module(place, FrameTables() if options.sites else None)
     for number, line in enumerate(lines(place), 1):
         module.take(line, number)
@@ -87,14 +87,14 @@ class _Computation(Function):
     """The index of each record that is a reduce, and the computation that it applies."""
 
     def types_of(self, names: list[str]) -> Types:
-        """Return the types of these instructions; none where one is missing, or where they are too long for an op."""
+        """Return the types of these instructions; empty if one is missing, or if they are too long for an op."""
         texts = [self.types.get(name, "") for name in names]
         return _types(" ".join(texts)) if all(texts) and sum(map(len, texts)) < _MOST_TYPES else Types()
 
 
 class _Module:
     def __init__(self, place: Place, frames: FrameTables | None) -> None:
-        """*frames* is None where lines are not asked for."""
+        """*frames* is None if lines are not requested."""
         self.functions: dict[str, _Computation] = {}
         self.entry = ""
         self.once: set[str] = set()
@@ -120,7 +120,7 @@ class _Module:
             raise TraceError(f"{self._place}: line {number}: is no instruction: {line.strip()[:80]!r}")
 
     def close(self) -> None:
-        """Name the op of each reduce, now that all is read. Raises TraceError where the end of the text is missing."""
+        """Name the op of each reduce, after the whole text is read. Raises TraceError if its end is missing."""
         if self._inside is not None or not self.entry:
             what = "in the middle of a computation" if self._inside else "without an ENTRY computation"
             raise TraceError(f"{self._place}: ends {what}. Was it copied whole?")
@@ -162,7 +162,7 @@ class _Module:
         inside.records.append(record)
 
     def _calls(self, inside: _Computation, opcode: str, attributes: str, written: str) -> None:
-        """Add what an instruction calls; *attributes* are those *written*, without the texts in them."""
+        """Add the calls of an instruction; *attributes* are the *written* ones, without the texts in them."""
         trips = _TRIPS.search(written.partition("backend_config=")[2]) if opcode == "while" else None
         if opcode in _ONCE and not trips:
             self.once.add(_ONCE[opcode])
@@ -180,16 +180,16 @@ class Described(NamedTuple):
     name: str
     opcode: str
     inputs: Types
-    """None where the text is cut."""
+    """None if the text is cut."""
     outputs: Types
 
 
 def described(text: str) -> Described | None:
-    """Return what a text such as ``%copy.1 = f32[8]{0} copy(f32[8]{0} %x)`` says; None for what is no instruction.
+    """Parse a text such as ``%copy.1 = f32[8]{0} copy(f32[8]{0} %x)``; None for anything but an instruction.
 
     >>> described("%copy.1 = f32[8]{0} copy(bf16[8]{0} %x)")
-    Described(name='copy.1', opcode='copy', inputs=Types(dtypes=('bf16',), shapes=((8,),)), \
-outputs=Types(dtypes=('f32',), shapes=((8,),)))
+    Described(name='copy.1', opcode='copy', inputs=Types(dtypes=('bf16',), shapes=((8,),)),
+    outputs=Types(dtypes=('f32',), shapes=((8,),)))
     """
     text = f" {text}"
     found = _INSTRUCTION.match(text)
@@ -209,7 +209,7 @@ def _convolution_operations(record: SavedOp, over: Convolution) -> int | None:
 
 
 def _closing(text: str, at: int) -> int:
-    """Return the index behind the bracket that closes the one at *at*; the end of the text where none does."""
+    """Return the index after the bracket that closes the one at *at*; the end of the text if none does."""
     depth = 0
     for match in _BRACKET.finditer(text, at):
         depth += {"(": 1, ")": -1}.get(match[0], 0)

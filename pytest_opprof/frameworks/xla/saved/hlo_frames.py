@@ -1,7 +1,7 @@
-"""Which lines of the program the instructions of HLO text come from.
+"""Find the source lines of instructions in HLO text.
 
-Before the computations are the tables ``FileNames``, ``FunctionNames``, ``FileLocations`` and ``StackFrames``, a row a
-line, counted from 1: ``2 {file_location_id=2 parent_frame_id=2}``. An instruction has
+The tables ``FileNames``, ``FunctionNames``, ``FileLocations`` and ``StackFrames`` stand before the computations, a row
+a line, counted from 1: ``2 {file_location_id=2 parent_frame_id=2}``. An instruction has
 ``metadata={op_name="jit(f)/transpose(jvp())/mul" stack_frame_id=2}``; older ones ``source_file="f.py" source_line=7``.
 A ``parent_frame_id`` is one more than the number of the calling frame, so that none is 1, since some version of 2025.
 """
@@ -23,8 +23,8 @@ _TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _METADATA = re.compile(r'\bmetadata=\{((?:[^"{}]|"(?:[^"\\]|\\.)*")*)\}')
 _SOURCE = re.compile(r'\bsource_file="((?:[^"\\]|\\.)*)"(?: source_line=(\d{1,9}))?')
 _FRAME = re.compile(r"\bstack_frame_id=(\d{1,9})")
+# In the names of ops of JAX's gradient, which have the lines of the differentiated ops.
 _BACKWARD = "transpose(jvp("
-"""In the name of what JAX's gradient computes, which has the line of what it is the gradient of."""
 _MOST_FRAMES = 1000
 
 
@@ -48,7 +48,7 @@ class FrameTables:
             self._table = ""
 
     def site(self, attributes: str) -> CallSite | None:
-        """Return the line that an instruction with these *attributes* comes from; None where they do not say it."""
+        """Return the source line of an instruction with these *attributes*; None if they have none."""
         metadata = _METADATA.search(attributes)
         found = metadata and (_FRAME.search(STRING.sub("", metadata[1])) or _SOURCE.search(metadata[1]))
         if not metadata or not found:

@@ -47,12 +47,12 @@ _CONTROL = frozenset(
     """while conditional cond call While If Case StatelessWhile StatelessIf StatelessCase PartitionedCall
     StatefulPartitionedCall XlaLaunch _XlaRun""".split()
 )
+# With more op events, all steps are shown as one: a record takes 0.5 KB.
 _MOST_STEPPED = 200_000
-"""With more op events, all steps are shown as one: a record takes 0.5 KB."""
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the header is that of XLA's profiler, or the first process has a name that XLA gives."""
+    """Return True if the header is that of XLA's profiler, or the first process has one of XLA's names."""
     begin = head(place)
     if begin is None or begin.bare:
         return False
@@ -61,7 +61,7 @@ def recognises(place: Place) -> bool:
 
 
 def repeats(place: Place) -> bool:
-    """Tell whether the ``.xplane.pb`` of the same recording is beside the file: that one is read instead."""
+    """Return True if the ``.xplane.pb`` of the same recording is beside the file; it is read instead."""
     name, folder = place.path.name, place.path.parent
     if name == "perfetto_trace.json.gz":
         return any(folder.glob("*.xplane.pb"))
@@ -82,7 +82,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline:
-    """Return when everything ran. Raises TraceError."""
+    """Return the timeline. Raises TraceError."""
     return timeline_of(_collected(place, options, []))
 
 
@@ -116,7 +116,7 @@ def _collected(place: Place, options: Options, remarks: list[str]) -> Events:
 
 
 def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) -> SavedProfile:
-    """Return the profile of *events*. Raises TraceError where there are no ops."""
+    """Return the profile of *events*. Raises TraceError without ops."""
     events = events.without_launches()
     if not events.ops:
         raise TraceError(
@@ -137,7 +137,7 @@ def op_trace(place: Place, source: str, events: Events, remarks: Iterable[str]) 
 
 
 def timeline_of(events: Events) -> Timeline:
-    """Return when the ops of *events* ran, the steps, and the calls from Python."""
+    """Return the timeline of *events*: ops, steps, and calls from Python."""
     from ....timeline.spans import Kind, Lane, Timeline
 
     found = Timeline()
@@ -243,7 +243,7 @@ def _records(events: Events, steps: _Steps) -> Iterator[SavedOp]:
         calls = len({events.run[event] for event in members}) if op.type else _calls(events, members)
         type_ = op.type or op.known.opcode or _type(op.name)
         on_device = place.startswith(DEVICE)
-        # The host tells exactly how often it called an op of TensorFlow; a device only has the kernels.
+        # The host counts exactly how often it called an op of TensorFlow; a device only has the kernels.
         is_part = on_device and op.type != "" and (op.name, op.type) in by_host
         is_op = op.known.counts and not is_part and type_ not in _CONTROL and not type_.startswith("__inference_")
         known = op.known
@@ -277,7 +277,7 @@ def _type(name: str) -> str:
 def _calls(events: Events, members: list[int]) -> int:
     """Return how often an op ran. Pieces that ran at the same time are one call, and so are different kernels.
 
-    One call may launch a kernel twice (two fills before an attention): the kernel that ran least often tells.
+    One call may launch a kernel twice (two fills before an attention), so the kernel that ran least often counts.
     """
     runs = events.numbered
     by_run: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -298,7 +298,7 @@ def _apart(events: Events, pieces: list[int]) -> int:
 
 
 def _kernels(events: Events, steps: _Steps) -> Iterator[SavedKernel]:
-    """Yield the kernels: events of an accelerator, whose name is not that of their instruction."""
+    """Yield the kernels: events of an accelerator with another name than their instruction."""
     ops, names = list(events.ops), list(events.names)
     groups: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
     for which, called, run, duration in zip(events.which, events.called, events.run, events.durations):

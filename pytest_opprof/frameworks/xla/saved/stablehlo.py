@@ -2,14 +2,14 @@
 same on every machine.
 
 It has the ops and no times: ops are counted without running the program. A file is an MLIR module with functions,
-``@main`` and those it calls. An op is ``%name = dialect.op operands, attributes : types``:
+``@main`` and the functions it calls. An op is ``%name = dialect.op operands, attributes : types``:
 ``%0 = stablehlo.convert %arg4 : (tensor<32x64xf32>) -> tensor<32x64xbf16>``. One type alone is that of the result and
 of all operands.
 
-A function is counted as often as it is called. The body of a loop counts once, and so does every branch. What a reduce,
-a sort or a scatter applies to single elements is part of that op. No ops: constants, tuples, calls, loops and branches.
-The type is the op without its dialect ``stablehlo``, ``mhlo`` or ``chlo``; other dialects stay in it. FLOPs are known
-only for dot products. Seen: jax 0.10.2, also with ``debug_info=True``.
+A function is counted as often as it is called. The body of a loop counts once, and so does every branch. The function
+that a reduce, a sort or a scatter applies to single elements is part of that op. No ops: constants, tuples, calls,
+loops and branches. The type is the op without its dialect ``stablehlo``, ``mhlo`` or ``chlo``; other dialects stay in
+it. FLOPs are known only for dot products. Seen: jax 0.10.2, also with ``debug_info=True``.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _ONCE = {"while": "a loop", "case": "a branch", "if": "a branch"}
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the text begins as a module does, and has functions or ops of XLA."""
+    """Return True if the text begins like a module, and has functions or ops of XLA."""
     return _BEGIN.match(place.head) is not None and _DIALECT.search(place.head) is not None
 
 
 def read(place: Place, options: Options) -> SavedProfile:
-    """Return the ops. Takes memory for these, which `programs.Size` bounds, and for a line. Raises TraceError."""
+    """Return the ops. `programs.Size` bounds their memory and that of a line. Raises TraceError."""
     module = _Module(place)
     for number, line in enumerate(lines(place), 1):
         module.take(_plain(line), number)
@@ -87,7 +87,7 @@ class _Module:
         self._place = place
         self._function = Function()
         self._regions: list[tuple[bool, str]] = []
-        """The open regions: whether a region works on single elements, and the op whose types stand behind it."""
+        """The open regions: whether a region works on single elements, and the op whose types stand after it."""
         self._size = Size()
 
     def take(self, line: str, number: int) -> None:
@@ -107,7 +107,7 @@ class _Module:
                 self._regions.append(region)
 
     def _line(self, line: str, number: int, opened: int) -> tuple[bool, str]:
-        """Read a line that is not inside an op; return what is said above of the region that it begins."""
+        """Read a line that is not inside an op; return the entry of `_regions` for the region that it begins."""
         if match := _FUNCTION.match(line):
             self._function = self.functions.setdefault(match[1], Function())
         elif match := _CALL.search(line):
@@ -126,7 +126,7 @@ class _Module:
         return False, ""
 
     def close(self) -> None:
-        """Raise TraceError where the end is missing."""
+        """Raise TraceError if the end is missing."""
         if self._regions or "main" not in self.functions:
             what = "in the middle of a function" if self._regions else "without a function @main"
             raise TraceError(f"{self._place}: ends {what}. Was it copied whole?")
@@ -156,7 +156,7 @@ def _signature(text: str, operands: int) -> tuple[Types, Types]:
     if arrow:
         return _types(_TENSOR.findall(left)), _types(_TENSOR.findall(right))
     tensors = _TENSOR.findall(left)
-    # A select has two types: that of the condition, and that of all others.
+    # A select has two types: one of the condition, one of all others.
     return _types((tensors + tensors[-1:] * operands)[:operands]), _types(tensors[-1:])
 
 

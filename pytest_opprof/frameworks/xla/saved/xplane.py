@@ -1,18 +1,17 @@
 """XLA's own profile, ``*.xplane.pb``, which JAX, TensorFlow and torch_xla write for TensorBoard (`xspace`).
 
-The stats of an event tell what it is, as ``args`` do in the trace (`jax_trace`). Both files of one recording give the
-same profile. On a GPU, kernels have them, and so have the calls of the host that launch these: no work of a device.
+The stats of an event identify it, like ``args`` in the trace (`jax_trace`). Both files of one recording give the same
+profile. On a GPU, kernels have them, and so have the host's calls that launch these: no work of a device.
 
-On a TPU, the line ``XLA Ops`` has the instructions and ``XLA Modules`` the executions around them. What an instruction
-is stands in its metadata: its text as name (``%copy.1 = f32[8]{0} copy(f32[8]{0} %x)``), its name as display name, and
+On a TPU, the line ``XLA Ops`` has the instructions and ``XLA Modules`` the executions around them. The metadata of an
+instruction describes it: its text as name (``%copy.1 = f32[8]{0} copy(f32[8]{0} %x)``), its name as display name, and
 the stats ``flops`` and ``bytes_accessed``. On a GPU these two lines only repeat the kernels.
 
 TensorFlow also writes ops that XLA did not compile. An op inside a function has the name ``<node>:<type>``. An op that
 Python calls is an event with the stats ``eager_op`` and ``is_func`` = 0; its time is that of the call. A kernel that a
-GPU ran for an op has the stat ``tf_op``, ``<node>:<type>``: it has the device time of that op, whose calls the host
-tells. Where only the line ``TensorFlow Ops`` names ops, this is read. A function is no op.
-Seen: jax 0.10.2, tensorflow 2.21.0, CPU; jax of 2025 and 2026 on MI300X. TPUs and TensorFlow on GPUs: read after the
-format's definition.
+GPU ran for an op has the stat ``tf_op``, ``<node>:<type>``: it has the device time of that op, whose calls are the
+host's. If only the line ``TensorFlow Ops`` names ops, it is read. A function is no op. Tested: jax 0.10.2, tensorflow
+2.21.0, CPU; jax of 2025 and 2026 on MI300X. TPUs and TensorFlow on GPUs follow the format's definition, untested.
 """
 
 from __future__ import annotations
@@ -42,21 +41,21 @@ TITLE = "XLA profile (xplane.pb)"
 _SPACE = {1: BYTES, 2: BYTES, 3: BYTES, 4: BYTES}
 _PLANE_NAMES = ("/host:", "/device:", "Task Environment")
 _XLA_OPS, _MODULES, _TENSORFLOW_OPS = "XLA Ops", "XLA Modules", "TensorFlow Ops"
+# Lines of a device that group or repeat events of others.
 _REPEATS = frozenset(
     [
         *(_XLA_OPS, _MODULES, _TENSORFLOW_OPS, "Async XLA Ops", "Steps", "XLA TraceMe", "TensorFlow Name Scope"),
         *("Framework Ops", "Framework Name Scope", "Source code", "Launch Stats"),
     ]
 )
-"""Lines of a device that group or repeat events of others."""
 _WANTED = frozenset("hlo_op hlo_module run_id step_num eager_op is_func tf_op flops bytes_accessed".split())
+# ``jit_f(12190760917235803885)``: the module, and the number of the program.
 _EXECUTION = re.compile(r"(.*)\(\d+\)")
-"""``jit_f(12190760917235803885)``: the module, and the number of the program."""
 _OF_TENSORFLOW = re.compile(r"(.+):([A-Za-z_]\w*)", re.DOTALL)
 
 
 def recognises(place: Place) -> bool:
-    """Tell whether the file begins with a plane that has a name of XLA's."""
+    """Return True if the file begins with a plane that has one of XLA's names."""
     start = place.head
     try:
         for each in fields(start, 0, len(start), cut=True):
@@ -79,7 +78,7 @@ def read(place: Place, options: Options) -> SavedProfile:
 
 
 def timeline(place: Place, options: Options) -> Timeline:
-    """Return when everything ran. Raises TraceError."""
+    """Return the timeline. Raises TraceError."""
     return timeline_of(_collected(place, []))
 
 
@@ -119,7 +118,7 @@ class _Collected:
                 self.add(event, (self.number, index))
 
     def add(self, event: Event, thread: tuple[int, int]) -> bool:
-        """Add one event; tell whether it is of an op."""
+        """Add one event; return whether it is of an op."""
         meaning, start, duration, stats = event
         name, run = meaning.name, stats.get("run_id", "")
         if hlo_op := stats.get("hlo_op"):
@@ -145,7 +144,7 @@ class _Execution(NamedTuple):
 
 
 class _Device(_Collected):
-    """The same of a device: its kernels; on a TPU, its instructions."""
+    """The events of a device: its kernels; on a TPU, its instructions."""
 
     def __init__(self, plane: Plane, number: int, events: Events) -> None:
         super().__init__(plane, number, events)
@@ -164,7 +163,7 @@ class _Device(_Collected):
             self.events.left_out[self.plane.name] = self.left_out
 
     def _all(self, wanted: Callable[[str], bool], add: Callable[[Event, tuple[int, int]], bool]) -> int:
-        """Add the events of the *wanted* lines; return how many are of ops."""
+        """Add the events of the *wanted* lines; return the number of op events."""
         lines = ((index, line) for index, line in enumerate(self.plane.lines()) if wanted(line.name))
         return sum(add(event, (self.number, index)) for index, line in lines for event in line.events)
 
@@ -208,7 +207,7 @@ class _Device(_Collected):
 
 
 def _instruction(meaning: Meaning, module: str, number: int) -> Op:
-    """Return what the metadata of an event on a TPU says."""
+    """Return the instruction in the metadata of an event on a TPU."""
     text = described(meaning.name)
     name = meaning.shown or (text.name if text else meaning.name)
     opcode = text.opcode if text else ""
