@@ -210,8 +210,8 @@ def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureF
         ),
         (b'{"schema": 2, "tests": ' + b"[" * 5_000, "is not JSON"),
         (b'{"schema": 4, "tests": []}', "Object missing required field `version`"),
-        (b'{"schema": 2, "x": {"schema": 1}, "schema": {"schema": 1}, "tests": []}', "the key 'schema' is there twice"),
-        (b'{"x": {"schema": 1}, "schema": {}, "tests": []}', "is not what --opprof-json writes"),
+        (b'{"schema": 2, "x": {"schema": 1}, "schema": {"schema": 1}, "tests": []}', "the key 'schema' occurs twice"),
+        (b'{"x": {"schema": 1}, "schema": {}, "tests": []}', "is no valid file of --opprof-json"),
     ],
 )
 def test_a_file_that_is_nothing_of_the_three_is_one_error(
@@ -380,7 +380,7 @@ def test_rounds_that_do_not_fit_are_one_error(tmp_path: Path, capsys: pytest.Cap
     broken = window(100, 1)
     broken["ops"]["MatMul"]["calls"] = [2]
     assert judge(tmp_path, window(100, 5), broken) == 2
-    assert "t.py::a: body: op 'MatMul' has not a number for each of 10 rounds" in capsys.readouterr().err
+    assert "t.py::a: body: op 'MatMul' does not have a number for each of 10 rounds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("side", ["base", "now"])
