@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ..errors import OpprofError
+from ..report.tables import OP, Column, Table, style_of
 
 
 def add(commands: Any) -> None:
@@ -20,15 +21,16 @@ def _run(arguments: argparse.Namespace) -> bool:
     from ..frameworks.live.registry import find, load
     from ..frameworks.nvidia.live import driver, nvml
 
-    names = sorted(find())
-    for name in names:
+    rows = []
+    for name in sorted(find()):
         try:
             backend = load(name)
             with failures_of(backend):
                 reason = backend.unavailable()
         except OpprofError as error:
             reason = str(error)
-        print(f"{name:{max(map(len, names))}}  {'can run' if reason is None else f'cannot run: {reason}'}")
+        rows.append([name, "can run" if reason is None else f"cannot run: {reason}"])
+    print(style_of("table").text(Table([Column("", OP), Column("")], rows, is_headed=False)))
     if not driver.problem() and (missing := nvml.unwatched()):
         print(missing)
     return False

@@ -36,13 +36,13 @@ def add(commands: Any) -> None:
         ("list", _list, "list environments, modules and tests"),
         ("check", _check, "check every file against its JSON Schema; exit 1 if one is wrong"),
         ("prune", _prune, "remove baselines of tests that do not exist any more (runs pytest --collect-only)"),
-        ("move", _move, "let the baselines of a test, a module or a folder be those of another, after it was renamed"),
+        ("move", _move, "give the baselines of a test, a module or a folder to another one, after it was renamed"),
     ):
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--dir", type=Path, default=Path("baselines"), help="where they are (default: baselines)")
         action.set_defaults(run=run)
         if name in ("prune", "move"):
-            action.add_argument("--dry-run", action="store_true", help="only say what would be done")
+            action.add_argument("--dry-run", action="store_true", help="only say what would change")
         if name == "move":
             action.add_argument("old", help="its name before: tests/test_a.py, tests/test_a.py::test_b, or a folder")
             action.add_argument("new", help="its name now")
@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
                 action="store_true",
                 help="also parameters that were not collected here, in environments of accelerators",
             )
-            action.add_argument("pytest_args", nargs="*", help="what pytest is to collect (default: as configured)")
+            action.add_argument("pytest_args", nargs="*", help="tests for pytest to collect (default: as configured)")
     baselines_merge.add(actions)
 
 
@@ -95,7 +95,7 @@ def _lone(root: Path) -> list[Path]:
 
 
 def _wrong(root: Path, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what is wrong with the file of calls at *path* and those beside it, and in which of them."""
+    """Yield each defect of the file of calls at *path* and of the files beside it, with its file."""
     sites = baselines_paths.sites_of(path)
     try:
         if sites.exists():
@@ -142,7 +142,7 @@ def _prune(arguments: argparse.Namespace) -> bool:
     store = Store(arguments.dir)
     unused = []
     for path in paths:
-        # One that is broken may hold what another test needs: nothing is removed before it is mended.
+        # A broken file may hold baselines that another test needs: repair it before anything is removed.
         if isinstance(content := store.at(path), BaselineError):
             raise content
         unused += [(path, said) for said in content.unused_times]
@@ -184,7 +184,7 @@ def _move(arguments: argparse.Namespace) -> bool:
 
 
 def _save(store: Store) -> list[Path]:
-    """Write what changed, and return the files. Raises BaselineError for those that cannot be written, after others."""
+    """Write the changed files and return them. Raises BaselineError for files that cannot be written."""
     saved = store.save()
     if saved.errors:
         raise BaselineError("; ".join(saved.errors.values()))

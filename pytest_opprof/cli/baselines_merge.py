@@ -1,4 +1,4 @@
-"""``opprof baselines merge`` and ``merge-driver``: what shards and branches wrote becomes one."""
+"""``opprof baselines merge`` and ``merge-driver``: join the baselines of shards and of branches."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _DRIVER = "merge a baseline file of two branches by op, for git: see docs/baseli
 
 
 def add(actions: Any) -> None:
-    """Add the two actions to those of ``opprof baselines``."""
+    """Add the two actions to ``opprof baselines``."""
     merge = actions.add_parser("merge", help=_MERGE, description=_MERGE)
     merge.add_argument("parts", type=Path, nargs="+", metavar="PART", help="a folder of baselines that a shard wrote")
     merge.add_argument(
         "--dir",
         type=Path,
         default=Path("baselines"),
-        help="what they began from, and are written to (default: baselines)",
+        help="the folder that they began from, and are written to (default: baselines)",
     )
-    merge.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    merge.add_argument("--dry-run", action="store_true", help="only say what would change")
     merge.set_defaults(run=_merge)
     driver = actions.add_parser("merge-driver", help=_DRIVER, description=_DRIVER)
     for name, text in (

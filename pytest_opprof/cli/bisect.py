@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..results.run_result import RunResult
 
 GOOD, BAD, UNJUDGED, STOP = 0, 1, 125, 128
-"""What git makes of exit codes: from 128 on it stops."""
+"""Exit codes as git reads them: from 128 on it stops."""
 _UNKNOWN = ("no baseline", "not measured", "too noisy", "not compared")
 """Statuses of which nobody can tell whether a test does more."""
 _SHOWN = 10
@@ -54,19 +54,25 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     """Judge the commit that is checked out; return the exit code for git."""
     try:
-        words = [word for word in arguments.words if word != "--"]
-        base = [] if _names_base(words) else [f"--opprof-against={_good(Path.cwd())}"]
-    except OpprofError as error:
-        print(terminal(f"opprof bisect: {error}"), file=sys.stderr)
+        return _step([word for word in arguments.words if word != "--"])
+    except Exception as error:  # a traceback ends with exit code 1, which git takes for a bad commit
+        kind = "" if isinstance(error, OpprofError) else f"{type(error).__name__}: "
+        print(terminal(f"opprof bisect: {kind}{error}"), file=sys.stderr)
         return STOP
+
+
+def _step(words: list[str]) -> int:
+    has_base = any(word.partition("=")[0] in ("--opprof-against", "--opprof-baselines") for word in words)
+    base = [] if has_base else [f"--opprof-against={_good(Path.cwd())}"]
     with scratch("bisect-") as folder:
         found = Path(folder, "run.json")
         code, last = _tried([*words, "--opprof", f"--opprof-json={found}", *base])
-        try:
-            run = opened(found, Asked(), RunFile).run if code in (0, 1) and found.exists() else None
-            bad, why = _judged(run, is_failed=code == 1) if run else ([], f"pytest ended with exit code {code}: {last}")
-        except OpprofError as error:
-            bad, why = [], str(error)
+        bad, why = list[str](), f"pytest ended with exit code {code}: {last}"
+        if code in (0, 1) and found.exists():
+            try:
+                bad, why = _judged(opened(found, Asked(), RunFile).run, is_failed=code == 1)
+            except OpprofError as error:  # the commit may have another version of this plugin
+                why = str(error)
     for line in bad[:_SHOWN]:
         print(terminal(line))
     if len(bad) > _SHOWN:
@@ -74,10 +80,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if why and not bad:
         print(terminal(f"cannot judge this commit: {why}"))
     return BAD if bad else UNJUDGED if why else GOOD
-
-
-def _names_base(words: list[str]) -> bool:
-    return any(word.partition("=")[0] in ("--opprof-against", "--opprof-baselines") for word in words)
 
 
 def _good(here: Path) -> str:
@@ -108,7 +110,7 @@ def _tried(words: list[str]) -> tuple[int, str]:
 
 
 def _judged(run: RunResult, *, is_failed: bool) -> tuple[list[str], str]:
-    """Return what tests do more, a line each, and why nobody can tell of others; *is_failed*: pytest ended so."""
+    """Return a line for each regression, and why other tests cannot be judged; *is_failed*: a test failed."""
     bad = [
         f"{test.id}: {finding}"
         for test in run.failing

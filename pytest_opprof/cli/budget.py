@@ -1,4 +1,4 @@
-"""``opprof budget``: limits from what a profile, or the tests of a run, spend today."""
+"""``opprof budget``: limits from the numbers of a profile, or of the tests of a run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _WHAT = (
 
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
-    parser = commands.add_parser("budget", help="write a budget from what a profile or a run spends", description=_WHAT)
-    parser.add_argument("file", type=location, help="a profile, or what pytest --opprof-json=FILE wrote")
+    parser = commands.add_parser(
+        "budget", help="write a budget from the numbers of a profile or a run", description=_WHAT
+    )
+    parser.add_argument("file", type=location, help="a profile, or the JSON of pytest --opprof-json=FILE")
     reading.add_source(parser)
     parser.add_argument("--margin", default="20%", metavar="PERCENT", help="added to times and memory (default: 20%%)")
     parser.add_argument("-t", "--top", type=int, default=5, metavar="K", help="the K most expensive ops (0 is all)")

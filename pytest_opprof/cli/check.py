@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> bool:
 def _judged(
     found: formats.Found, saved: SavedProfile, budget: Budget, arguments: argparse.Namespace
 ) -> tuple[list[TextLine], bool]:
-    """Return the verdict in words, and whether the budget is exceeded. Raises UsageError for what cannot be judged."""
+    """Return the verdict in words, and whether the budget is exceeded. Raises UsageError for an unjudgeable limit."""
     from ..report.failure import Shown, failure
     from ..results.judged_window import JudgedWindow
     from ..results.window_result import BODY, WindowNumbers
@@ -102,7 +102,7 @@ def _judged(
 
 def _no_wall_time(found: formats.Found, saved: SavedProfile) -> str:
     ops = query.total(saved, "host")
-    known = "" if ops is None else f": its ops have {format_ns(ops)} of host time, without what is between them"
+    known = "" if ops is None else f": its ops have {format_ns(ops)} of host time, without the time between them"
     return (
         f"{found}: the limit on host_time cannot be checked. It is the wall time of each step, which {saved.source}"
         f" does not have{known}. Limit device_time, or record steps"

@@ -1,7 +1,7 @@
 """``--on dask://HOST:PORT``: the workers of a Dask cluster read the profiles, one task a rank.
 
-A task returns what it read by op: some kilobytes, where a trace has megabytes. Dask runs the tasks of a worker that was
-killed on another one; all that is ours is what to run.
+A task returns sums by op: some kilobytes, where a trace has megabytes. Dask runs the tasks of a killed worker on
+another one; this module only says which tasks there are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Empty(TraceError):
 
 
 def read(address: str, found: Sequence[formats.Found], how: How) -> list[SavedProfile | TraceError]:
-    """Read profiles that workers find at the same paths, in the order of *found*; of each what is wrong with it.
+    """Read profiles that workers find at the same paths; return each, or its error, in the order of *found*.
 
     Raises UsageError where the cluster cannot do that.
     """
@@ -117,7 +117,7 @@ def _read(found: formats.Found, how: How) -> SavedProfile | TraceError:
 
 
 def _mapped(address: str, work: Callable[..., _Value], items: Sequence[_Item], what: Any) -> list[_Value]:
-    """Return what workers made of each item, in their order; say on a terminal how many are done."""
+    """Return the result of each item, in their order; say on a terminal how many are done."""
     with _client(address) as client:
         futures = client.map(_versioned, [(work, item, what) for item in items], pure=False)
         done: list[_Value] = []

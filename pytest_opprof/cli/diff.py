@@ -41,14 +41,14 @@ def add(commands: Any) -> None:
         type=location,
         nargs="+",
         metavar="FILE",
-        help="what was before, and what is now; one alone: other steps of the same profile",
+        help="the file before, and the file now; one alone: other steps of the same profile",
     )
     parser.add_argument(
         "--now",
         type=location,
         nargs="+",
         metavar="RUN.json",
-        help="the shards of the run that is now, after those before",
+        help="the shards of the run now, after the shards before",
     )
     reading.add_source(parser)
     add_argument = parser.add_argument
@@ -65,7 +65,7 @@ def add(commands: Any) -> None:
         "--by",
         choices=("type", "name", "dtype", "shape", "site"),
         default="type",
-        help="what an op is (default: type)",
+        help="which calls are one op (default: type)",
     )
     add_argument("-t", "--top", type=int, metavar="K", help="unchanged ops to show (default: 5, profiles 10)")
     add_argument("--format", choices=("table", "markdown", "json"), default="table")
@@ -102,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> bool:
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
-    """Return what was before, and what is now. Raises UsageError for options that they do not take."""
+    """Return the side before and the side now. Raises UsageError for options that they do not take."""
     from .diff_sides import sides
 
     before, after = _files(arguments)
@@ -110,7 +110,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     pairs = [(arguments.base_steps, arguments.steps), (arguments.base_rank, arguments.rank)]
     if alone and all(None in pair for pair in pairs) and arguments.base_stage is None:
         raise UsageError(
-            f"{before[0]}: compare it with what? Name another file, or two steps of this one, such as"
+            f"{before[0]}: nothing to compare it with. Name another file, or two steps of this one, such as"
             " --base-steps 8 --steps 9, or two ranks: --base-rank 0 --rank 1, or two stages of a graph:"
             " --base-stage validate --stage execute"
         )
@@ -128,7 +128,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
 
 
 def _files(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
-    """Return the files of what was before, and of what is now. Raises UsageError where nobody can tell."""
+    """Return the files of the side before, and of the side now. Raises UsageError where that is not clear."""
     if arguments.now or len(arguments.files) == 1:
         return arguments.files, arguments.now or []
     if len(arguments.files) > 2:
@@ -150,7 +150,7 @@ class _OfProfiles:
 
     @property
     def diff(self) -> Diff:
-        """What became of the window."""
+        """The comparison of the window."""
         assert self.window.diff is not None
         return self.window.diff
 
@@ -184,7 +184,7 @@ class _OfProfiles:
             for numbers in (side.only(self.arguments.test, self.arguments.window).numbers,)
         ]
         cut = [
-            f"{side.path}: was read in part (--partial): this is what is there"
+            f"{side.path}: was read in part (--partial): the rest is missing"
             for side in (self.base, self.now)
             if side.is_cut
         ]
@@ -287,7 +287,11 @@ class _OfRuns:
             for test, found in tests.items()
         ]
         only = [f"{titled(*key)} is only in {path}" for path, keys in self._only() for key in keys]
-        page.write(path, run_page.html(run_of(records, [], interrupted=False, against=str(self.base.path)), only), "-o")
+        doubts = [
+            f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}" for before, after in self._environments()
+        ]
+        run = run_of(records, [], interrupted=False, against=str(self.base.path))
+        page.write(path, run_page.html(run, only, doubts), "-o")
 
     def lines(self, style: Style) -> Iterator[TextLine]:
         """Yield the lines for people."""

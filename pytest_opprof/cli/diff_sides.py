@@ -25,7 +25,7 @@ By = Literal["type", "name", "dtype", "shape", "site"]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What one side has of a window."""
+    """A window of one side: its numbers, and the same as a baseline."""
 
     numbers: WindowNumbers
     entry: WindowBaseline
@@ -39,7 +39,7 @@ class Kept:
 
     @property
     def of_ops(self) -> Sequence[ProcessTimes]:
-        """What each process timed in ops alone, as a profile does; nothing where `without_times` says why."""
+        """The times of each process in ops alone, as a profile has them; empty where `without_times` says why."""
         if self.without_times:
             return ()
         by_op = [{op: ns for op, ns in run.ops_ns.items() if op != OUTSIDE} for run in self.entry.processes]
@@ -52,7 +52,7 @@ class Kept:
 
     @property
     def without_times(self) -> str:
-        """Why the times cannot be compared with those of a profile, though there are some."""
+        """Why its times cannot be compared with the times of a profile; empty where they can."""
         if len(self.entry.times) > 1:
             return f"the baseline was timed on several machines: {', '.join(sorted(self.entry.times))}"
         threads = max((run.threads for run in self.entry.processes), default=0)
@@ -62,7 +62,7 @@ class Kept:
         return ""
 
     def runs(self, machine: str) -> Sequence[ProcessTimes]:
-        """Return what each process timed there."""
+        """Return the times of each process on *machine*."""
         return self.entry.times.get(machine, ())
 
 
@@ -75,16 +75,16 @@ class Side:
     windows: Mapping[tuple[str, str], Kept]
     """By test and window; a profile is one."""
     source: str = ""
-    """What wrote a profile."""
+    """The tool that wrote a profile."""
     is_cut: bool = False
     module: str = ""
     """Whose baselines they are, where the path tells; tests of a baseline file are called without it."""
     whole: Whole | None = None
-    """What the profile took as a whole."""
+    """The times of a profile as a whole."""
 
     @property
     def told(self) -> str:
-        """What wrote it, or where it is."""
+        """The tool that wrote it, or its path."""
         return self.source or str(self.path)
 
     def rounds(self, test: str | None, window: str) -> int:
@@ -93,15 +93,15 @@ class Side:
 
     @property
     def called(self) -> str:
-        """What to call it where it is the first of the two."""
+        """Its name in messages, where it is the first of the two."""
         return "the baseline" if self.kind == "baseline" else f"the first {self.kind}"
 
     def then(self, now: Side) -> str:
-        """Return what a finding of *now* calls it."""
+        """Return its name in a finding of *now*."""
         return "baseline" if self.kind == "baseline" != now.kind else "before"
 
     def beside(self, other: Side) -> Side:
-        """Return the side with its tests called as those of a baseline file *other*. Raises UsageError."""
+        """Return the side with its tests named as in a baseline file *other*. Raises UsageError."""
         if self.kind != "run" or other.kind != "baseline":
             return self
         modules = sorted({split_id(test)[0] for test, _ in self.windows})
@@ -131,9 +131,9 @@ class Side:
 
 
 def sides(files: Sequence[Path], asked: Asked, by: By) -> Side:
-    """Return what *files* hold: a profile or a baseline file is one, a run may be in several shards.
+    """Return *files* as one side: a profile, a baseline file, or the shards of a run.
 
-    *by* is what an op of a profile is. Raises TraceError, BaselineError and UsageError.
+    *by* says which calls of a profile are one op. Raises TraceError, BaselineError and UsageError.
     """
     kinds: tuple[type[Opened], ...] = (Profiles, RunFile, BaselineFile)
     found = [_side(opened(path, asked, *kinds), asked, by) for path in files]
@@ -186,7 +186,7 @@ def _of_profile(given: Profiles, asked: Asked, by: By) -> Side:
 
 
 def _numbers(window: str, environment: EnvironmentJson, entry: WindowBaseline) -> WindowNumbers:
-    """Return as numbers what a baseline keeps: the fewest and the most calls for those of all rounds."""
+    """Return a baseline as numbers of two rounds: the fewest and the most calls."""
     ops = {op: OpResult((each.calls.least, each.calls.most), None, None, None) for op, each in entry.ops.items()}
     return WindowNumbers(
         name=window,

@@ -1,6 +1,6 @@
-"""What a step took as a whole, which ``opprof diff`` of two profiles says before the ops: wall time, and where it went.
+"""The time of a step as a whole, which ``opprof diff`` of two profiles says before the ops: where wall time went.
 
-The ops of a step may take what they took, and the step longer: the device waited for the host, or for another rank.
+A step may be slower though its ops are not: the device waited for the host, or for another rank.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "copying_ns": ("copying, nothing else", "copies took longer"),
     "not_asked_ns": (
         "idle: host had launched nothing",
-        "the device was idle longer, as the host launched what came next later",
+        "the device was idle longer, as the host launched the next work later",
     ),
     "not_begun_ns": ("idle: launched, not started", "launched work began later"),
     "unexplained_ns": ("idle: unknown", "the device was idle longer"),
     "idle_ns": ("idle", "the device was idle longer"),
 }
-"""Parts of the time of a step, how they are called, and what it means that one grew."""
+"""Parts of the time of a step: the name of each, and the reason that one of them grew."""
 _IN_TABLE = ("computing_ns", "communication_ns", "copying_ns", "idle_ns", "not_asked_ns", "not_begun_ns")
 _MOST_GROWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """What the fastest step of a profile took, or all of one without steps. What is not known is not there."""
+    """The times of the fastest step of a profile, or of a whole profile without steps. An unknown time is absent."""
 
     step: str
     times: Mapping[str, float]
     """ns of ``wall``, ``device`` and ``host`` (the ops'), and of the fields of `Breakdown`."""
     on_host: Mapping[str, float]
-    """ns of what the host did, by name: ranges of the program, and ops."""
+    """ns on the host, by name: ranges of the program, and ops."""
 
 
 def whole_of(found: formats.Found, saved: SavedProfile, asked: reading.Asked) -> Whole:
-    """Return what a profile, or the fastest of its chosen steps, took."""
+    """Return the times of a profile, or of the fastest of its chosen steps."""
     step = ""
     if saved.step_ns:
         number = min(range(len(saved.step_ns)), key=saved.step_ns.__getitem__)
@@ -75,7 +75,7 @@ def whole_of(found: formats.Found, saved: SavedProfile, asked: reading.Asked) ->
 
 
 def table(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> Table | None:
-    """Return the times of both sides that both know, and of what the host did longer; None where there is nothing."""
+    """Return the times that both sides know, and the ranges and ops that grew; None where there is no time."""
     titles = {"wall": "wall time", **{name: _PARTS[name][0] for name in _IN_TABLE}}
     titles |= {"host": "host time of ops", "device": "device time of ops"}
     both = {name: (base.times[name], now.times[name]) for name in titles if name in base.times and name in now.times}
@@ -89,7 +89,7 @@ def table(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> Table |
 
 
 def _grown(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> Iterator[str]:
-    """Yield what the host did longer, the most first, where the step takes longer."""
+    """Yield the ranges and ops of the host that grew, the most first, where the step takes longer."""
     if not _is_longer("wall", base, now, floor_ns, tolerance):
         return
     more = {name: ns - base.on_host.get(name, 0) for name, ns in now.on_host.items()}

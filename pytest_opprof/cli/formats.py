@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ..frameworks.files.formats import FORMATS, module
+from ..report.tables import OP, Column, Table, style_of
 
 
 def add(commands: Any) -> None:
@@ -15,9 +16,10 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> bool:
-    width = max(map(len, FORMATS))
+    rows = []
     for name in FORMATS:
         format_ = module(name)
         untried = "; as documented, not tried on recordings" if hasattr(format_, "AS_DOCUMENTED") else ""
-        print(f"{name:{width}}  {format_.TITLE}{untried}")
+        rows.append([name, f"{format_.TITLE}{untried}"])
+    print(style_of("table").text(Table([Column("", OP), Column("")], rows, is_headed=False)))
     return False

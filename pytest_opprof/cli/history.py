@@ -1,4 +1,4 @@
-"""``opprof history``: what became of the calls in baselines, from git's log of them."""
+"""``opprof history``: how the calls in baselines changed, from git's log of them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..baselines.history import History, OpHistory
 
 _WHAT = (
-    "show what became of the calls in baselines, commit by commit, as git's log has them; changes that are not"
-    " committed are not among them"
+    "show how the calls in baselines changed, commit by commit, as git's log has them; uncommitted changes are not"
+    " among them"
 )
 _TOP = 10
 _WIDTH = 40
@@ -101,7 +101,7 @@ def _environments(arguments: argparse.Namespace, found: History) -> list[str]:
 
 
 def _tests(arguments: argparse.Namespace, found: History) -> set[str]:
-    """Return the tests that were asked for, empty for all. Raises UsageError for what never had a baseline."""
+    """Return the tests that were asked for, empty for all. Raises UsageError for a test that never had a baseline."""
     every, chosen = found.tests, set[str]()
     for asked in arguments.tests:
         name = asked.removeprefix("./").rstrip("/")
@@ -114,11 +114,11 @@ def _tests(arguments: argparse.Namespace, found: History) -> set[str]:
 
 
 def _said(found: History, folder: Path, *, is_cut: bool) -> Iterator[str]:
-    """Yield what a reader has to know of what is shown."""
+    """Yield the limits of the answer: a shallow clone, files that cannot be read."""
     if is_cut:
         oldest = found.commits[0]
         yield (
-            f"this clone is shallow: what changed in {folder} before {oldest.name[:9]} of {oldest.day} is not in it"
+            f"this clone is shallow: changes of {folder} before {oldest.name[:9]} of {oldest.day} are not in it"
             " (git fetch --unshallow brings it; actions/checkout needs fetch-depth: 0)"
         )
     yield from (f"{unread}; it counts as not changed" for unread in found.unread)

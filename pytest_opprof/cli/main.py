@@ -1,4 +1,4 @@
-"""The ``opprof`` command: its parser, and what becomes of errors."""
+"""The ``opprof`` command: its parser, and its exit code for each error."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(map(terminal, f"opprof: {error}".splitlines())), file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
-        # The reader (head, a pager) has seen enough. What is still buffered must not raise again at exit.
+        # The reader (head, a pager) has seen enough. The rest of the buffer must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except OSError as error:

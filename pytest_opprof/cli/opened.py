@@ -1,4 +1,4 @@
-"""What a path or URL of the command line holds, by its content: `opened` is the one way to it."""
+"""A path or URL of the command line, opened by its content: profile, run, baseline file or folder of baselines."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a path holds."""
+    """The content of a path."""
 
     path: Path
     WHAT: ClassVar[str]
-    """What it is, for messages."""
+    """Its kind, in messages."""
     NAME_ONE: ClassVar[str]
-    """How to ask for one."""
+    """How a message asks for one."""
 
     @classmethod
     def read(cls, path: Path, asked: Asked) -> Self:
@@ -72,7 +72,7 @@ class RunFile(Opened):
 
     run: RunResult
     WHAT = "the JSON of a run"
-    NAME_ONE = "what pytest --opprof --opprof-json=FILE wrote"
+    NAME_ONE = "the JSON of pytest --opprof --opprof-json=FILE"
 
     @classmethod
     def read(cls, path: Path, asked: Asked) -> Self:
@@ -121,9 +121,9 @@ _Kind = TypeVar("_Kind", bound=Opened)
 
 
 def opened(path: Path | Url, asked: Asked, *kinds: type[_Kind]) -> _Kind:
-    """Return what *path* holds, which is to be one of *kinds*.
+    """Return the content of *path*, one of *kinds*.
 
-    Raises TraceError, BaselineError, and UsageError for something else.
+    Raises TraceError, BaselineError, and UsageError for another kind.
     """
     found = Profiles if isinstance(path, Url) or asked.source is not None else _kind(path, kinds)
     for kind in kinds:
@@ -133,7 +133,7 @@ def opened(path: Path | Url, asked: Asked, *kinds: type[_Kind]) -> _Kind:
 
 
 def _kind(path: Path, kinds: Sequence[type[Opened]]) -> type[Opened]:
-    """Return what a path holds; where its content does not say, what is asked for."""
+    """Return the kind of content of *path*; where it does not say, the kind that is asked for."""
     if path.is_dir():
         return BaselineFolder if BaselineFolder in kinds or _holds_baselines(path) else Profiles
     if _is_ours(path):
@@ -153,7 +153,7 @@ def _is_ours(path: Path) -> bool:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
-        return False  # the readers of profiles say what is wrong with it
+        return False  # the readers of profiles have the message
     return head.lstrip().startswith(b"{") and bool(_SCHEMA.search(head))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from .. import errors
 from ..frameworks.live.registry import learn_names
 from ..ops import names
+from ..report.tables import OP, Column, Table, style_of
 
 
 def add(commands: Any) -> None:
@@ -26,9 +27,10 @@ def _run(arguments: argparse.Namespace) -> bool:
         if not names.is_known(name):
             raise errors.unknown(name, names.canonical_ops())
     rows = [row for row in names.rows() if not arguments.name or row[0] in wanted]
-    width = max((len(op) for op, _, _ in rows), default=0)
-    for op, framework, raws in rows:
-        print(f"{op:{width}}  {framework:11}  {' '.join(raws.split())}".rstrip())
+    columns = [Column("", OP), Column("", OP), Column("")]
+    table = Table(columns, [[op, framework, " ".join(raws.split())] for op, framework, raws in rows], is_headed=False)
+    if rows:
+        print(style_of("table").text(table))
     for name in arguments.name:
         if not names.possible_ops(name):
             print(f"{name}: no op of its own; the ops inside it count")

@@ -1,4 +1,4 @@
-"""Reading the profiles that a command names: which of a folder, progress on a terminal, and what is said of them."""
+"""Read the profiles that a command names: choose from a folder, show progress, print remarks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..timeline.spans import Timeline
 
 MOST_MEMORY = 4 << 30
-"""Bytes to read profiles in: what takes more is made to hurt. 10**7 ops of PyTorch take 0.5 GiB."""
+"""Bytes of memory for reading profiles: more is an attack. 10**7 ops of PyTorch take 0.5 GiB."""
 _WITH_SITES = """ These do:
   a window of a run with --opprof-sites that opprof.save() wrote
   a PyTorch trace that was recorded with with_stack=True
@@ -49,7 +49,7 @@ PARALLEL = 50_000_000
 _INFLATES = 10
 """How many bytes of a trace one byte of gzip holds, about."""
 _SHOWS_PROGRESS = 20_000_000
-"""Bytes: what takes less than about a tenth of a second needs no progress."""
+"""Bytes: a smaller file is read in less than a tenth of a second."""
 
 How = tuple[bool, bool, "Path | None"]
 """Whether in part, whether with sites, and the model."""
@@ -86,13 +86,11 @@ class Asked:
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add what says which profile to read, and how."""
+    """Add the options that say which profile to read, and how."""
     parser.add_argument("--source", metavar="FORMAT", help="read it as this format, whatever it looks like")
     parser.add_argument("--rank", metavar="N", help="which rank (or 'all'), of a folder with several")
     parser.add_argument("--steps", metavar="STEPS", help="only these steps: 2-4 or 2,3,4")
-    parser.add_argument(
-        "--partial", action="store_true", help="read what is there of a file that was cut or lacks times"
-    )
+    parser.add_argument("--partial", action="store_true", help="read the rest of a file that was cut or lacks times")
     parser.add_argument(
         "--model", type=location, metavar="FILE", help="the ONNX model that was run: it knows the lines"
     )
@@ -102,14 +100,14 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def add_on(parser: argparse.ArgumentParser) -> None:
-    """Add what says who reads the profiles."""
+    """Add the option that says who reads the profiles."""
     parser.add_argument(
         "--on", metavar="dask://HOST:PORT", help="let the workers of a Dask cluster read them, one task a rank"
     )
 
 
 def read(path: Path | Url, asked: Asked) -> tuple[list[tuple[formats.Found, SavedProfile]], list[str]]:
-    """Read the profile, or for ``--rank all`` every one, in *path*; return also what was left out, and why.
+    """Read the profile, or for ``--rank all`` every one, in *path*; return also the reason for each one left out.
 
     Only with ``--partial`` a rank of several that cannot be read is left out; it is named on stderr.
     """
@@ -148,7 +146,7 @@ def read(path: Path | Url, asked: Asked) -> tuple[list[tuple[formats.Found, Save
 
 
 def _readable(found: formats.Found, how: How, *, skips: bool) -> SavedProfile | TraceError:
-    """Read a profile; return what is wrong with it where that keeps no other from being shown, else raise it."""
+    """Read a profile; with *skips* return its error, else raise it."""
     try:
         return formats.read(found, *how)
     except TraceError as error:
@@ -178,9 +176,9 @@ def _read_on(path: Path | Url, asked: Asked) -> tuple[list[formats.Found], list[
 def _read_in_parallel(found: Sequence[formats.Found], how: How, *, skips: bool) -> list[SavedProfile | TraceError]:
     """Read profiles in a process for each core; say on a terminal how many were read.
 
-    What comes back is small: of 10**6 events 0.4 MB, pickled and unpickled in 20 ms where reading takes 1.9 s.
+    A result is small: 0.4 MB of 10**6 events, pickled and unpickled in 20 ms where reading takes 1.9 s.
     """
-    # Imported here: 20 ms for those who read several large profiles.
+    # Imported here: 20 ms, only for several large profiles.
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
@@ -235,7 +233,7 @@ def _read_one(found: tuple[str, Path, int, int | None, list[Path]], how: How) ->
 def _ctrl_c_held() -> Iterator[None]:
     """Hold Ctrl-C back until the context ends, and from processes that are started in here: this one alone answers it.
 
-    They inherit what is blocked. Ignoring it would do the same for them, and lose it for this process.
+    They inherit the mask. Ignoring Ctrl-C would do the same for them, and lose it for this process.
     """
     from multiprocessing import resource_tracker
 
@@ -287,7 +285,7 @@ def check_steps(found: formats.Found, steps: str | None, timeline: Timeline) -> 
 
 @contextmanager
 def _guarded(path: Path) -> Iterator[None]:
-    """Read in bounded memory, and fast. Raises TraceError for what takes more."""
+    """Read in bounded memory, and fast. Raises TraceError for a profile that takes more."""
     gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
     try:
         with _bounded(path):
@@ -304,7 +302,7 @@ def _guarded(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _bounded(path: Path) -> Iterator[None]:
-    """Let the process take `MOST_MEMORY` more, beside what it maps of a file; more is a MemoryError (Linux only)."""
+    """Let the process take `MOST_MEMORY` more, beside the file that it maps; more is a MemoryError (Linux only)."""
     try:
         from resource import RLIM_INFINITY, RLIMIT_AS, getrlimit, setrlimit
 
@@ -323,7 +321,7 @@ def _bounded(path: Path) -> Iterator[None]:
 
 
 def remarks(saved: SavedProfile) -> list[str]:
-    """Return what the user should know of a profile."""
+    """Return the remarks on a profile."""
     return [*saved.remarks, *query.untimed(saved)]
 
 

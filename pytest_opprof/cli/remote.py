@@ -1,4 +1,4 @@
-"""Profiles in stores: what a URL names is copied to a temporary folder, and called by its URL in all that is said.
+"""Profiles in stores: a URL is copied to a temporary folder, and messages name the URL.
 
 Readers seek in files, map them into memory and look at the files beside them. So each file is copied once, in blocks,
 and the copy goes when the command ends. fsspec speaks to the stores; it is imported for a URL only.
@@ -52,7 +52,7 @@ else:
 
 @dataclass(frozen=True)
 class Url:
-    """What a user wrote in place of a path."""
+    """A URL that the user gave in place of a path."""
 
     text: str
 
@@ -63,7 +63,7 @@ class Url:
 class Copied(_Path):
     """The path of a copy, which says the URL that it is a copy of; programs and the system get where it lies.
 
-    All paths made of it do the same. Methods that some versions of Python build on the text are those of the copy.
+    All paths made of it do the same. Methods that some versions of Python build on the text use the copy.
     """
 
     def __str__(self) -> str:
@@ -83,15 +83,15 @@ class Copied(_Path):
         return Path(os.fspath(self)).absolute()
 
     def iterdir(self) -> Generator[Copied, None, None]:
-        """Yield what is in the folder."""
+        """Yield the files and folders in it."""
         yield from map(Copied, Path(os.fspath(self)).iterdir())
 
     def glob(self, pattern: str) -> Generator[Copied, None, None]:
-        """Yield what matches in the folder."""
+        """Yield each match in the folder."""
         yield from map(Copied, Path(os.fspath(self)).glob(pattern))
 
     def rglob(self, pattern: str) -> Generator[Copied, None, None]:
-        """Yield what matches below the folder."""
+        """Yield each match below the folder."""
         yield from map(Copied, Path(os.fspath(self)).rglob(pattern))
 
 
@@ -114,12 +114,12 @@ def _restored(local: str, root: str, url: str) -> Path:
 
 
 def location(text: str) -> Path | Url:
-    """Return what a word of the command line names: a path, or a URL that `copied` makes one."""
+    """Return the path that a word of the command line is, or the URL, which `copied` replaces by a path."""
     return Url(text) if _URL.match(text) else Path(text)
 
 
 def shown(url: str) -> str:
-    """Return a URL without what logs must not have: a password, or the signature of a link.
+    """Return a URL without its secrets, for logs: no password, no signature of a link.
 
     >>> shown("https://me:secret@host/a.json?X-Amz-Signature=1")
     'https://host/a.json'
@@ -129,7 +129,7 @@ def shown(url: str) -> str:
 
 @contextmanager
 def copied(arguments: argparse.Namespace) -> Iterator[None]:
-    """Replace each URL of *arguments* by the path of a copy of what it names, which lasts as long as the context.
+    """Replace each URL of *arguments* by the path of a copy, which lasts as long as the context.
 
     Raises UsageError and TraceError.
     """
@@ -164,7 +164,7 @@ def _listed(value: object) -> list[object]:
 
 
 class _Store:
-    """A store, and what a URL names in it."""
+    """A store, and the file or folder of a URL in it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -181,7 +181,7 @@ class _Store:
             raise self._told(error) from None
 
     def copy(self, folder: Path) -> Path:
-        """Copy what the URL names into *folder* and return where it is. Raises TraceError."""
+        """Copy the file or folder of the URL into *folder*; return its path. Raises TraceError."""
         found = self._listing()
         if len(found) > MOST_FILES:
             raise TraceError(f"{shown(self._url)}: holds {len(found)} files; name a folder of at most {MOST_FILES}")
@@ -224,7 +224,7 @@ class _Store:
         return found
 
     def _below(self, path: str) -> str:
-        """Return where a file is below what the URL names. Raises TraceError for one that is elsewhere."""
+        """Return the place of a file below the URL. Raises TraceError for a file elsewhere."""
         below = PurePosixPath(path.removeprefix(self._path.rstrip("/")).lstrip("/"))
         if ".." in below.parts:
             raise TraceError(f"{shown(self._url)}: holds a file {path!r}, which is outside of it")
@@ -261,7 +261,7 @@ class _Store:
             return self._tried(copy)
 
     def _tried(self, what: Callable[[], _Value]) -> _Value:
-        """Return what *what* returns, tried again where a connection broke. Raises TraceError."""
+        """Call *what* and return its result; try again where a connection broke. Raises TraceError."""
         for number in range(_TRIES):
             try:
                 return what()
@@ -285,7 +285,7 @@ class _Store:
         return TraceError(f"{shown(self._url)}: {self._why(error) or said or type(error).__name__}")
 
     def _why(self, error: BaseException) -> str:
-        """Return what is wrong for good, in words; "" for what another try may mend."""
+        """Return the reason of an error that lasts; "" for an error that another try may mend."""
         chain, each = list[BaseException](), error
         while each is not None and each not in chain:
             chain.append(each)

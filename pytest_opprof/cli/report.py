@@ -15,7 +15,9 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     what = "write a run (--opprof-json), its shards or its ranks, as one page to read in a browser, in one file"
     parser = commands.add_parser("report", help="write a run as a page to read in a browser", description=what)
-    parser.add_argument("runs", type=location, nargs="+", metavar="RUN.json", help="what --opprof-json=RUN.json wrote")
+    parser.add_argument(
+        "runs", type=location, nargs="+", metavar="RUN.json", help="the JSON of pytest --opprof-json=RUN.json"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
     parser.set_defaults(run=_run)
 

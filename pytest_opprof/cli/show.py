@@ -1,4 +1,4 @@
-"""``opprof show``: what a saved profile holds, op by op."""
+"""``opprof show``: the ops of a saved profile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     show = commands.add_parser(
         "show",
-        help="show what a saved profile holds, op by op",
+        help="show the ops of a saved profile",
         description="Filters do not change the totals above the table. Times have units: 100us, 1.5ms.",
     )
     show.add_argument("file", type=location, help="a profile, or a folder with one")
@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> bool:
-    """Print what a profile holds, or write it as a page."""
+    """Print the ops of a profile, or write them as a page."""
     if arguments.output:
         return _page(arguments)
     listed = next((flag for flag in _TAKES if getattr(arguments, flag)), "")

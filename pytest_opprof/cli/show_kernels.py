@@ -20,7 +20,7 @@ def answer(
 ) -> Any:
     """Return the kernels of one profile: text for people, an object for JSON, a table for CSV. Raises UsageError."""
     if saved.kernels is None:
-        raise UsageError(f"{saved.source}: has no kernels beside its ops; opprof show without --kernels lists those")
+        raise UsageError(f"{saved.source}: has no kernels beside its ops; opprof show without --kernels lists the ops")
     kernels = _asked_for(saved, arguments)
     nothing = "" if kernels else _nothing([saved], arguments)
     table = listing.kernels(kernels[: arguments.top] if arguments.top else kernels)

@@ -66,7 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is shown of the ops."""
+    """Add the options that change the answer, beside its rows."""
     add = parser.add_argument
     add("--copy-time", action="store_true", help="also the time of the copies among the ops")
     add("--only-ops", action="store_true", help="only name, type and id, an op a line")
@@ -171,7 +171,7 @@ def _check_known(saved: SavedProfile, question: Question) -> None:
     """Raise UsageError for a question that the profile cannot answer: an empty table would say something else."""
     if query.is_timed(saved) and not query.has_times(saved, question.side):
         other = "host" if question.side == "device" else "device"
-        raise UsageError(f"{saved.source}: has no {question.side} times; ask for those of the {other}: --side {other}")
+        raise UsageError(f"{saved.source}: has no {question.side} times; ask for times of the {other}: --side {other}")
     if question.time == "kern" and not any(
         query.launch_ns(record, question.side) is not None for record in saved.records
     ):
@@ -181,7 +181,7 @@ def _check_known(saved: SavedProfile, question: Question) -> None:
 
 
 def _doubts(saved: SavedProfile, question: Question) -> Iterator[str]:
-    """Yield what an answer may not be taken for: of a misspelt name, or of a type that the source cannot tell."""
+    """Yield doubts about an answer: a misspelt name, a type that the source does not tell from others."""
     for name in question.types:
         if query.is_untold(saved, name):
             yield f"--type {name}: {saved.source} does not tell {name} from other ops, so there may be more"
@@ -254,7 +254,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _nothing(saved: SavedProfile, question: Question) -> str:
-    """Return that nothing matches, and what there is."""
+    """Return that no op matches, and the ops that there are."""
     dtypes = f" Input dtypes: {', '.join(query.input_dtypes(saved))}." if question.input_dtype else ""
     return f"no op of the {question.side} matches{listed(_ops(saved, question.side))}.{dtypes}"
 

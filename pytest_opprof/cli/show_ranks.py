@@ -21,7 +21,7 @@ from . import reading
 
 
 def answer(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argparse.Namespace) -> Any:
-    """Return what is to be printed of all profiles together: text, or the JSON object; None where there is nothing."""
+    """Return how all profiles differ, as text or as the JSON object; None where there is nothing to compare."""
     if len(profiles) < 2 or arguments.only_ops or arguments.format == "csv":
         return None
     if len(sources := {saved.source for _, saved in profiles}) > 1:
@@ -45,7 +45,7 @@ def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argp
     if others:
         raise UsageError(
             f"{arguments.file}: profiles of several formats are not compared: {', '.join([source, *others])}. Name a"
-            " folder that has those of one"
+            " folder that has profiles of one"
         )
     names = _names([each for each, _ in profiles], arguments.file)
     ranks = [f"rank {each}" if isinstance(each, int) else each for each in names]
@@ -57,7 +57,7 @@ def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argp
 
 
 def _names(found: Sequence[formats.Found], folder: Path) -> list[int] | list[str]:
-    """Return what to call the profiles: the numbers of their ranks, or places where these do not tell them apart."""
+    """Return the names of the profiles: the numbers of their ranks, or their places where two ranks are equal."""
     numbers = [each.rank for each in found if each.rank is not None]
     told_apart = len(set(numbers)) == len(found)
     return numbers if told_apart else [str(each).removeprefix(f"{folder}{os.sep}") for each in found]

@@ -42,7 +42,7 @@ _PART = Kind(write=lambda part: _with_share(*part))
 
 
 def add(lists: Any) -> None:
-    """Add the options to a group of those that exclude each other."""
+    """Add the options to a group in which each excludes the others."""
     lists.add_argument(
         "--breakdown",
         action="store_true",

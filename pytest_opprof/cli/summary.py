@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser("summary", help="write a run for people and services of CI", description=_WHAT)
     parser.add_argument(
-        "runs", type=location, nargs="+", metavar="RUN.json", help="what pytest --opprof-json=RUN.json wrote"
+        "runs", type=location, nargs="+", metavar="RUN.json", help="the JSON of pytest --opprof-json=RUN.json"
     )
     parser.add_argument("--format", choices=_FORMATS, default="markdown")
     parser.add_argument(

@@ -83,7 +83,7 @@ def _listening(port: int) -> _Server:
         return _Server((_HOST, port), _Handler)
     except (OSError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            why = "is in use: by another opprof open? End what uses it; Perfetto's page reads from no other port"
+            why = "is in use, perhaps by another opprof open. End that; Perfetto's page reads from no other port"
         else:
             why = f"cannot be served on: {error}"
         raise UsageError(f"port {port} of {_HOST} {why}") from None
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.fetched.set()
 
     def do_OPTIONS(self) -> None:
-        """Answer what a browser asks before a public page may read from this machine."""
+        """Answer the question of a browser before a public page may read from this machine."""
         if self._is_asked_for():
             self._answer(204, {"Access-Control-Allow-Private-Network": "true", "Access-Control-Allow-Methods": "GET"})
 

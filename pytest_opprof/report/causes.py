@@ -1,4 +1,4 @@
-"""What changed over all tests of a run, by op: the failures of many tests are often those of one or two ops."""
+"""Changes over all tests of a run, by op: often one or two ops fail many tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODULES = 5
 
 @dataclass(slots=True)
 class OpChange:
-    """What became of an op in the tests in which it got worse, or in those in which it got better."""
+    """The change of an op over the tests in which it got worse, or over the tests in which it got better."""
 
     op: str
     is_worse: bool
@@ -53,7 +53,7 @@ class Failing:
     function: str
     tests: tuple[TestResult, ...]
     windows: tuple[WindowResult, ...]
-    """Those of the first test that fail it."""
+    """The windows that fail the first test."""
 
 
 def rank_of(tests: Iterable[TestResult]) -> Rank:
@@ -72,9 +72,9 @@ def accepting_all(run: RunResult) -> str:
 
 
 def by_op(run: RunResult) -> list[OpChange]:
-    """Return what changed by op, the worse first, then by calls, time and tests.
+    """Return the changes by op: worse ones first, then by calls, time and tests.
 
-    A body holds the windows inside it: where it changed, theirs are not counted again. What was accepted or excused is
+    A body holds the windows inside it: where it changed, they are not counted again. An accepted or excused change is
     not worse.
     """
     found: dict[tuple[str | SourceLine, bool], OpChange] = {}
@@ -87,10 +87,11 @@ def by_op(run: RunResult) -> list[OpChange]:
             for op, is_worse, what, row, line in _changes(window, fails=test.id in failing):
                 if window is not body and (op, is_worse) in in_body:
                     continue
-                change = found.setdefault((line or op, is_worse), OpChange(named(op), is_worse))
+                title = row.title if row else named(op)
+                change = found.setdefault((line or op, is_worse), OpChange(title, is_worse))
                 change.what.setdefault(what)
-                if named(op) != change.op:
-                    change.others.setdefault(named(op))
+                if title != change.op:
+                    change.others.setdefault(title)
                 if is_worse and test.id not in change.tests:
                     change.lines.update({line} if line else {grown.line for grown in window.grown.get(op, ())})
                 change.tests.add(test.id)
@@ -109,7 +110,7 @@ _Changed = tuple[str, bool, str, "RowResult | None", "SourceLine | None"]
 
 
 def _changes(window: WindowResult, *, fails: bool) -> Iterator[_Changed]:
-    """Yield the op, whether it is worse, what became of it and its row; of an op, what is worse once.
+    """Yield the op, whether it is worse, its change in words, and its row; an op that is worse comes once.
 
     Last the line that asks for more of it, where it is one of several ops of a finding.
     """
@@ -125,7 +126,7 @@ def _changes(window: WindowResult, *, fails: bool) -> Iterator[_Changed]:
 
 
 def by_function(run: RunResult) -> list[Failing]:
-    """Return the failing tests by function and by what fails them, those that are most first."""
+    """Return the failing tests by function and by finding, the largest group first."""
     found: dict[tuple[str, object], list[TestResult]] = {}
     for test in run.failing:
         same = frozenset((window.name, each.rule, each.op) for window in test.windows for each in window.findings)

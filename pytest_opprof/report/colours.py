@@ -18,31 +18,31 @@ _COLOURS: Mapping[Tone, tuple[str, int]] = {
     "better": ("green", 32),
     "command": ("cyan", 36),
 }
-"""What pytest calls each colour, and its code."""
+"""The name of each colour in pytest, and its code."""
 
 
 class TextLine(NamedTuple):
-    """A line for people, with what it says: something worse or better than before, a title or a command."""
+    """A line for people, and its tone: worse or better than before, neither, a title or a command."""
 
     text: str
     tone: Tone = "neither"
 
 
 class Writer(Protocol):
-    """What pytest writes to a terminal with; without one it leaves out the colours."""
+    """Pytest's writer for a terminal; elsewhere it leaves out the colours."""
 
     def line(self, text: str, **markup: bool) -> None:
         """Write a line."""
 
 
 def toned(lines: Sequence[str], tones: Sequence[Tone]) -> list[TextLine]:
-    """Return *lines* with what they say, which travels beside them; a line without a tone says neither."""
+    """Return *lines* with their tones, which travel beside them; a line without a tone is neither worse nor better."""
     every: Iterator[Tone] = chain(tones, repeat("neither"))
     return [TextLine(text, tone) for text, tone in zip(lines, every)]
 
 
 def write(writer: Writer, lines: Iterable[TextLine]) -> None:
-    """Write lines in the colours of what they say."""
+    """Write lines in the colours of their tones."""
     for text, tone in lines:
         writer.line(text, **({_COLOURS[tone][0]: True} if tone in _COLOURS else {}))
 

@@ -24,7 +24,7 @@ class Shown:
     """How much of a failing window the message shows, and how."""
 
     top: int = 5
-    """Ops beside those that fail the test."""
+    """Ops to show beside the ops that fail the test."""
     every_op: bool = False
     more: str = "-v shows them"
     """How to see the ops that are left out."""

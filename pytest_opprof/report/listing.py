@@ -1,4 +1,4 @@
-"""What a saved profile holds, as tables: the rows of an answer, names alone, and kernels."""
+"""A saved profile as tables: the rows of an answer, names alone, and kernels."""
 
 from __future__ import annotations
 

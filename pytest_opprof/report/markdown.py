@@ -1,4 +1,4 @@
-"""A run in Markdown, as GitHub, GitLab and Gitea show it: what changed by op, then each function that fails."""
+"""A run in Markdown, as GitHub, GitLab and Gitea show it: the changes by op, then each function that fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..results.run_result import RunResult, counted
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
-from ..verdict.quantities import as_a_whole, is_told_as_a_whole, named
+from ..verdict.quantities import as_a_whole, named
 from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .ranks import RankSpread, rank_spreads, said
 from .tables import COUNT, Column, Kind, Table
@@ -22,9 +22,9 @@ from .tables import markdown as rendered
 MOST_BYTES: Final = 1000 * 1024
 """GitHub drops a summary of a step that is over 1,024 KiB, all of it and without a word."""
 LEAST_BYTES: Final = 8192
-"""The first part and what follows the functions fit into it, but for a run whose every op changed."""
+"""The first and the last part fit into it, but for a run whose every op changed."""
 _NOTE_BYTES = 2048
-"""Kept for what is said of what was left out, and for the command."""
+"""Kept for the names of the functions left out, and for the command."""
 _ROWS, _OPS, _LINES, _NAMES = 12, 100, 3, 5
 _BAR = 16
 """Characters of the longest bar."""
@@ -45,7 +45,7 @@ def append(path: Path, run: RunResult) -> None:
 
 
 def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
-    """Return the summary of a *run*, of *most_bytes* or what its first part alone takes.
+    """Return the summary of a *run*, of *most_bytes* or the size of its first part.
 
     A function that fails is told whole, or left out and named.
     """
@@ -100,7 +100,7 @@ def _head(run: RunResult) -> Iterator[str]:
 
 
 def _table(changes: Sequence[OpChange]) -> Iterator[str]:
-    """Yield the table of what changed, by op."""
+    """Yield the table of changes, by op."""
     if not changes:
         return
     most = max(abs(change.calls) for change in changes[:_OPS])
@@ -179,7 +179,7 @@ def _differing(calls: Mapping[str, str]) -> str:
 
 
 def _details(failing: Failing, against: str) -> Iterator[str]:
-    """Yield what fails a function: its findings, ops and the command that accepts it."""
+    """Yield the findings of a function, its ops and the command that accepts them."""
     several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
     findings = [
         ("" if window.name == BODY else f"window {window.name}: ") + finding.text
@@ -201,17 +201,19 @@ def _details(failing: Failing, against: str) -> Iterator[str]:
 
 
 def _window(window: WindowResult) -> Iterator[str]:
-    """Yield the table of a window's ops, and the lines that asked for those that fail it."""
+    """Yield the table of a window's ops, and the source lines of the ops that fail it."""
     over = {finding.op for finding in window.findings}
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
-    sums = {row.op: row.work for row in window.rows if is_told_as_a_whole(row.op, row.verdict)}
+    sums = {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
     yield from rendered(_ops(window, over), padded=False)
     number = len(window.rows) - len(sums) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     if sums:
         yield f"- {escaped(as_a_whole(sums))}"
+    titles = {row.op: row.title for row in window.rows}
     for op in filter(None, dict.fromkeys(finding.op for finding in window.findings)):
+        title = _code(titles.get(op, named(op)))
         grown = window.grown.get(op, ())
         told = {each.line for each in grown}
         others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
@@ -219,9 +221,9 @@ def _window(window: WindowResult) -> Iterator[str]:
         others.sort(key=lambda site: -site.calls)
         asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in others]
         for what, line in asked[:_LINES]:
-            yield f"- {_code(named(op))}: {what} {_code(str(line).replace('`', ''))}"
+            yield f"- {title}: {what} {_code(str(line).replace('`', ''))}"
         if len(asked) > _LINES:
-            yield f"- {_code(named(op))}: ... and {plural(len(asked) - _LINES, 'more line')}"
+            yield f"- {title}: ... and {plural(len(asked) - _LINES, 'more line')}"
     yield from (f"- {escaped(said)}" for said in window.unknown_lines)
     if window.looked:
         yield f"- {escaped(window.looked)}"
@@ -242,10 +244,10 @@ def _ops(window: WindowResult, over: Collection[str | None]) -> Table:
         Column(""),
     ]
     if window.rows:
-        changed = [row for row in window.rows if not is_told_as_a_whole(row.op, row.verdict)]
+        changed = [row for row in window.rows if not row.is_told_as_a_whole]
         changed.sort(key=lambda row: row.op not in over)
         rows = [
-            [named(row.op), (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, over)]
+            [row.title, (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, over)]
             for row in changed
         ]
     else:
@@ -277,7 +279,7 @@ def _became(row: RowResult, over: Collection[str | None]) -> str:
 
 
 def _accepting(failing: Failing, against: str) -> str:
-    """Return what is to be done if it is meant."""
+    """Return the steps that accept the change."""
     rules = {finding.rule for window in failing.windows for finding in window.findings}
     steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
     if rules & VERDICTS and not against:

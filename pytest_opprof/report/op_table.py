@@ -11,7 +11,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, plural
 from ..verdict.compare import Diff, Row
-from ..verdict.quantities import as_a_whole, is_told_as_a_whole, named
+from ..verdict.quantities import as_a_whole
 from ..verdict.verdicts import Verdict
 from .colours import TextLine
 from .tables import (
@@ -128,7 +128,7 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) 
     columns += [Column("verdict", WORDS), *(Column(None, key=key) for key in _FOR_PROGRAMS)]
     cells = [
         [
-            named(row.op),
+            row.title,
             row.calls if row.is_op else None,
             *([row.changed_work or (row.now.told if row.now else "")] if has_work else []),
             *([(row.base_ns, row.now_ns), row.change] if is_timed else [row.now_ns]),
@@ -147,7 +147,7 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) 
 def _compared(window: JudgedWindow, diff: Diff) -> tuple[Table, list[bool]]:
     """Return the table of a window and its base, and of which ops there is a change or a broken limit to tell."""
     over = {finding.op for finding in window.budget}
-    rows = [row for row in diff.rows if not is_told_as_a_whole(row.op, row.verdict)]
+    rows = [row for row in diff.rows if not row.is_told_as_a_whole]
     rows.sort(key=lambda row: row.op not in over)
     return changes(diff, rows, over), [row.op in over or row.verdict.is_change for row in rows]
 
@@ -166,7 +166,7 @@ def _total(window: JudgedWindow) -> list[str]:
     else:
         what = "total time" if diff.wall else "total device time"
         lines = [f"{what}: {diff.total.times}{_split(diff, diff.total.change_ns)}"]
-    sums = {row.op: row.work.text for row in (diff.rows if diff else ()) if is_told_as_a_whole(row.op, row.verdict)}
+    sums = {row.op: row.work.text for row in (diff.rows if diff else ()) if row.is_told_as_a_whole}
     lines += [*filter(None, [as_a_whole(sums)]), *_busy(window.numbers)]
     if any(window.numbers.communication_ns or ()):
         lines.append(f"communication (not included above): {format_ns(min(window.numbers.communication_ns or ()))}")

@@ -13,14 +13,14 @@ from ..units import plural
 
 @dataclass(frozen=True, slots=True)
 class RankSpread:
-    """What ranks did not do alike in a window that several of them measured."""
+    """The differences between ranks in a window that several of them measured."""
 
     test: TestResult
     window: WindowResult
     calls: dict[str, str]
     """By op, its calls on each rank, in words; only ops that ranks call not as often."""
     of_device: bool
-    """Whether times are those of the device; else wall time, where a rank does not know them."""
+    """Whether times are device times; else wall times, where a rank does not know device times."""
     fastest: RankNumbers
     slowest: RankNumbers
     least_communication: RankNumbers | None
@@ -38,7 +38,7 @@ class RankSpread:
 
 
 def rank_spreads(run: RunResult) -> list[RankSpread]:
-    """Return the windows that several ranks measured: those with other calls first, then those with other times."""
+    """Return the windows that several ranks measured: different calls first, then different times."""
     found = [_spread(test, window) for test in run.tests for window in test.windows if window.by_rank]
     return sorted(found, key=lambda each: (not each.calls, -each.share))
 

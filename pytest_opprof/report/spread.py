@@ -23,7 +23,7 @@ class _Ranks:
 
     @property
     def called(self) -> str:
-        """What each of them is."""
+        """The word for one of them."""
         return "rank" if self._are_numbers else "profile"
 
     @property

@@ -1,4 +1,4 @@
-"""What a run says at its end, beside the messages of failing tests."""
+"""The last lines of a run, beside the messages of failing tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..verdict.verdicts import Verdict
 from .causes import by_op
 
 _MANY, _OPS = 3, 8
-"""Of so many failing tests it is said what they fail for, by so many ops."""
+"""Summarise causes from so many failing tests on; at most so many ops."""
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
 _NOTHING = (
     "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
@@ -25,14 +25,14 @@ _NOTHING = (
 
 @dataclass(slots=True)
 class Summary:
-    """What was found in the run so far."""
+    """The results of the run so far."""
 
     records: dict[str, TestRecord] = field(default_factory=dict)
     """By test; of one that ran again, the last."""
     lines: list[str] = field(default_factory=list)
-    """What to say beside the tests' own remarks."""
+    """Lines beside the tests' own remarks."""
     errors: list[str] = field(default_factory=list)
-    """What fails the run, though no test of it may have failed; each is said once."""
+    """Errors that fail the run, even if no test failed; each is printed once."""
     stale: list[str] = field(default_factory=list)
     """Baselines whose test or window is gone."""
     accept: str = ""
@@ -40,7 +40,7 @@ class Summary:
     marked: bool = False
     """Whether any test was collected that is to be measured."""
     elsewhere: list[str] = field(default_factory=list)
-    """What failed on other ranks, in a few words: this one may have passed."""
+    """Failures of other ranks, in a few words: this one may have passed."""
     ran: bool = False
     """Whether any test ran."""
     is_cut: bool = False
@@ -86,7 +86,7 @@ class Summary:
 
 
 def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
-    """Yield what got worse, by op, where many tests fail: that is often one cause or two."""
+    """Yield the causes by op where many tests fail: they are often one or two."""
     run = run_of(records, [], interrupted=False)
     if (failing := len(run.failing)) < _MANY:
         return
@@ -102,7 +102,7 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
 
 
 def _nothing_seen(chosen: Iterable[str] | None) -> str:
-    """Return that nothing was measured, and what to do about it with the *chosen* backends."""
+    """Return that nothing was measured, and the remedy for the *chosen* backends."""
     try:
         hint = hints(load_all(chosen))
     except OpprofError as error:
@@ -128,7 +128,7 @@ def _counted(records: Sequence[TestRecord]) -> str:
 
 
 def _common_remarks(records: Sequence[TestRecord]) -> dict[str, str]:
-    """Return the lines, of all remarks of the tests, that backends said of several tests, each with what was said."""
+    """Return the remarks of backends that several tests share: by line, the text."""
     tests = Counter(text for record in records for text in {text for each in record.windows for text in each.remarks})
     return {
         line: text

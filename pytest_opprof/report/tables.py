@@ -39,7 +39,7 @@ class Kind:
     most: int = 0
     """Characters to show where the width is not known; 0 is all."""
     none: str = "-"
-    """What stands for a value that is not known."""
+    """The text for an unknown value."""
     in_markdown: Callable[[Any], str] | None = None
     """How Markdown has it, where it is more than the same text: escapes names itself."""
 
@@ -105,7 +105,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of values, with what each column is."""
+    """Rows of values, and the columns that they are in."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]
@@ -113,6 +113,8 @@ class Table:
     """Of each row; without any, no row is worse or better."""
     elsewhere: str = ""
     """Where the columns are that a narrow terminal has no room for."""
+    is_headed: bool = True
+    """Whether a terminal shows the headings."""
 
     def of(self, whose: Mapping[str, object]) -> Table:
         """Return the table with columns before its own, the same in each row: which profile and rank the rows are of.
@@ -180,7 +182,8 @@ def text(table: Table, width: int | None = None) -> list[TextLine]:
         _folded(terminal(columns[at].title or ""), size - _GAP if width is not None else None)
         for at, size in widths.items()
     ]
-    drawn = tabulate(narrowed, headers=headings, disable_numparse=True, tablefmt="simple").splitlines()
+    how: dict[str, Any] = {"headers": headings, "tablefmt": "simple"} if table.is_headed else {"tablefmt": "plain"}
+    drawn = tabulate(narrowed, disable_numparse=True, **how).splitlines()
     heights = [max((cell.count("\n") for cell in row), default=0) + 1 for row in narrowed]
     senses = table.senses or ["neither"] * len(heights)
     of_rows: list[Sense] = [sense for sense, height in zip(senses, heights) for _ in range(height)]
@@ -274,7 +277,7 @@ def _in_csv(value: Any) -> Any:
 
 
 def json(table: Table) -> list[dict[str, Any]]:
-    """Return the rows for JSON, every number in full precision; what is not known or infinite is null."""
+    """Return the rows for JSON, every number in full precision; an unknown or infinite one is null."""
     columns = [(at, column.key) for at, column in enumerate(table.columns) if column.key]
     return [{key: _plain(row[at]) for at, key in columns} for row in table.rows]
 

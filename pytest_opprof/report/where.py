@@ -1,4 +1,4 @@
-"""Which lines ask for an op, those that ask for more than in the baseline first: the text below a failing table."""
+"""The source lines of an op, lines with more calls than in the baseline first: the text below a failing table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNKNOWN = "no line of the program, or none that is known"
 
 
 class _Line(NamedTuple):
-    """A line, and what it called where that is a package's."""
+    """A source line, and the function of a package that it called."""
 
     line: SourceLine | None
     via: str
@@ -94,7 +94,7 @@ class _Op:
 
     @property
     def culprits(self) -> Collection[_Line]:
-        """The lines that have more calls than before, else those that are of other dtypes; all if neither tells."""
+        """The lines with more calls than before, else the lines with other dtypes; all lines if neither tells."""
         row = self._row
         dtypes = row.now.grown_dtypes(row.base) if row and row.base and row.now else ()
         found = [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
@@ -104,7 +104,7 @@ class _Op:
         """Yield a title and the lines, *left* of them: lines that grew, lines of other dtypes, then by calls."""
         calls = sum(site.calls for site in self._sites)
         row = self._row
-        if self.name in FACTS:
+        if self.name in FACTS and not (row and row.is_op):
             yield TextLine(f"where {_called(self.name)} come from ({calls}):", "title")
         else:
             base = f", {then}: {row.calls[0] or 0}" if row and row.calls[0] != row.calls[1] else ""
@@ -127,7 +127,7 @@ class _Op:
             yield TextLine(f"... and {plural(left_out, 'more line')} ({more})")
 
     def _size(self, sites: Sequence[SiteCalls]) -> tuple[int, ...]:
-        """Return a key that puts lines first that do most: of FLOPs, then bytes, where those grew; then of calls."""
+        """Return a key that orders lines by FLOPs, then bytes, where they grew; then by calls."""
         does_more_work = self._row is not None and self._row.verdict is Verdict.MORE_WORK
         work = [(site.flops or 0, site.bytes or 0) for site in sites] if does_more_work else []
         return (*(-sum(column) for column in zip(*work)), -sum(site.calls for site in sites))

@@ -188,9 +188,12 @@ class JudgedWindow:
     def asked(self) -> list[str]:
         """The ops, budget names or grad_nodes whose source lines the user will want to see."""
         limits = [each.op or each.rule for each in self.budget if not each.is_about_time]
-        asked = [*limits, *(row.op for row in self.worse if row.verdict.does_more)]
-        asked = [_with_lines(name) for name in asked if not name.startswith(PREFIX)]
-        return [name for name in dict.fromkeys(asked) if name in WITH_LINES or name not in (*WINDOW_KEYS, *FACTS)]
+        more = [row for row in self.worse if row.verdict.does_more]
+        ops = {row.op for row in more if row.is_op}
+        asked = [*limits, *(row.op for row in more)]
+        asked = [name if name in ops else _with_lines(name) for name in asked if not name.startswith(PREFIX)]
+        told = (*ops, *WITH_LINES)
+        return [name for name in dict.fromkeys(asked) if name in told or name not in (*WINDOW_KEYS, *FACTS)]
 
     @property
     def remarks(self) -> list[str]:

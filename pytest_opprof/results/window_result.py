@@ -21,7 +21,7 @@ from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
 from ..verdict.findings import Finding
-from ..verdict.quantities import FACTS, SUMS, named, word
+from ..verdict.quantities import FACTS, SUMS, is_fact, named, word
 from ..verdict.verdicts import Verdict
 
 # The name of the window around a whole test body.
@@ -168,6 +168,21 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     def word(self) -> str:
         """The verdict, in a table's words."""
         return word(self.op, self.verdict)
+
+    @property
+    def is_fact(self) -> bool:
+        """Whether it is about the window as a whole; an op of the program may have the name of a quantity."""
+        return is_fact(self.op) and self.base_calls is None and self.now_calls is None
+
+    @property
+    def title(self) -> str:
+        """Its name in a table."""
+        return named(self.op) if self.is_fact else self.op
+
+    @property
+    def is_told_as_a_whole(self) -> bool:
+        """Whether it is a sum over all ops and follows from them: `as_a_whole` has all of these."""
+        return self.is_fact and self.op in SUMS and not self.verdict.is_change
 
     @property
     def more_calls(self) -> int:

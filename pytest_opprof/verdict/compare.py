@@ -13,7 +13,7 @@ from ..units import format_change, format_interval, format_ns, format_range, for
 from .facts import amount, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Finding
-from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS, is_fact, word
+from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS, is_fact, named, word
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Work, compared
@@ -59,7 +59,22 @@ class Row:
     @property
     def is_op(self) -> bool:
         """Whether the row is about an op, not about the time outside ops or a fact of the window."""
-        return self.op != OUTSIDE and not is_fact(self.op)
+        return self.op != OUTSIDE and not self.is_fact
+
+    @property
+    def is_fact(self) -> bool:
+        """Whether it is about the window as a whole; an op of the program may have the name of a quantity."""
+        return is_fact(self.op) and self.base is None and self.now is None
+
+    @property
+    def title(self) -> str:
+        """Its name in a table."""
+        return named(self.op) if self.is_fact else self.op
+
+    @property
+    def is_told_as_a_whole(self) -> bool:
+        """Whether it is a sum over all ops and follows from them: `as_a_whole` has all of these."""
+        return self.is_fact and self.op in SUMS and not self.verdict.is_change
 
     @property
     def times(self) -> str:
@@ -194,7 +209,7 @@ class Diff:
                 yield f"{row.work.line}; not judged, since it varies from process to process"
 
     def _line(self, row: Row) -> str:
-        if is_fact(row.op):
+        if row.is_fact:
             return row.work.line
         match row.verdict:
             case Verdict.NEW | Verdict.GONE | Verdict.MORE | Verdict.FEWER:
@@ -216,10 +231,10 @@ class Diff:
         return confirmed + (f", {clean} of them undisturbed" if 0 < clean < processes else "")
 
     def _cause(self, row: Row) -> str:
-        if row.verdict is Verdict.SLOWER and row.op not in COARSE:
+        if row.verdict is Verdict.SLOWER and not row.is_fact:
             what = row.op if row is not self.total else "time"
             return f"{what} {format_change(row.base_ns or 0, row.now_ns or 0)}"
-        if row.op in COARSE:
+        if row.is_fact and row.op in COARSE:
             return f"{COARSE[row.op]} {row.work.text}"
         if row.verdict is row.work.verdict:
             return f"{row.op.replace('_', ' ')} {row.work.text}"

@@ -304,11 +304,6 @@ def named(op: str) -> str:
     return f"({FACTS[op].called})" if op in FACTS else op
 
 
-def is_told_as_a_whole(op: str, verdict: Verdict) -> bool:
-    """Return True if a row is a sum that follows from the ops, so that `as_a_whole` shows it."""
-    return op in SUMS and not verdict.is_change
-
-
 def as_a_whole(changed: Mapping[str, str]) -> str:
     """Return one line with the *changed* sums over all ops: ``as a whole: 40 -> 56 calls``.
 

@@ -11,6 +11,7 @@ import pytest
 
 from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
+from pytest_opprof.cli import bisect
 from pytest_opprof.cli.main import main
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_counts import OpCounts
@@ -113,6 +114,14 @@ def test_without_a_bisection_git_is_told_to_stop(project: Project, capsys: pytes
     assert main(["bisect", "test_m.py"]) == 128
     said = "git bisect has no good commit here: git bisect start BAD GOOD, or give --opprof-against=REV"
     assert capsys.readouterr().err == f"opprof bisect: {said}\n"
+
+
+def test_a_defect_stops_git_and_makes_no_commit_bad(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bisect, "_tried", lambda words: ("not", "numbers", "at all"))
+    assert main(["bisect", "test_m.py", "--opprof-against=HEAD"]) == 128
+    assert capsys.readouterr().err.startswith("opprof bisect: ValueError: ")
 
 
 @pytest.mark.processes

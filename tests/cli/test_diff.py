@@ -23,6 +23,7 @@ from pytest_opprof.profile.saved import SavedOp, SavedProfile
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
 
+from ..report.html.read import Page
 from ..report.made_runs import record_of
 from ..report.made_runs import run as run_with
 
@@ -172,6 +173,9 @@ def test_two_versions_of_a_framework_are_compared_and_named(tmp_path: Path, caps
     assert json.loads(capsys.readouterr().out)["environments"] == [
         ["fake 1, fake, async (x86_64)", "fake 2, fake, async (x86_64)"]
     ]
+    assert judge(tmp_path, window(100, 5), window(100, 5, environment=newer), f"-o{tmp_path / 'page.html'}") == 0
+    text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert f"? {said.rstrip()}" in text.partition("Tests")[0]  # below the headline
 
 
 def test_times_of_another_device_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

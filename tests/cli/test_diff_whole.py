@@ -52,7 +52,7 @@ def steps(path: str, second: dict[str, int]) -> None:
     [
         (
             {"wall": 1400, "loads": 500, "launch": 600, "begin": 700},
-            "the step takes 400 us longer: the device was idle longer, as the host launched what came next later",
+            "the step takes 400 us longer: the device was idle longer, as the host launched the next work later",
             "range load 100 us 500 us +400%",
         ),
         (
@@ -91,7 +91,7 @@ def test_remarks_on_a_profile_are_said_once(run: Run) -> None:
     recording = shared("torch-cuda/kineto_resnet50_v100_2021.pt.trace.json.gz")
     _, out, err = run("diff", recording, "--base-steps", "10", "--steps", "8")
     assert err.count("the file has no totals of memory") == 1
-    assert "the step takes 17 ms longer: the device was idle longer, as the host launched what came next later" in out
+    assert "the step takes 17 ms longer: the device was idle longer, as the host launched the next work later" in out
     rows = [line.split() for line in out.splitlines()]
     grown = next(row for row in rows if row[:1] == ["range"] and row[1].startswith("enumerate(DataLoader)"))
     assert grown[2:] == ["62.6", "ms", "71.4", "ms", "+14%"]
@@ -108,5 +108,5 @@ def test_a_profile_without_steps_and_times_is_compared_by_its_ops_alone(run: Run
 def test_one_profile_alone_needs_two_steps_or_two_ranks(run: Run) -> None:
     code, out, err = run("diff", TRAIN)
     assert (code, out) == (2, "")
-    assert f"{TRAIN}: compare it with what? Name another file, or two steps of this one" in err
+    assert f"{TRAIN}: nothing to compare it with. Name another file, or two steps of this one" in err
     assert run("diff", TRAIN, "--steps", "8")[0] == 2

@@ -46,12 +46,16 @@ def test_a_path_holds_what_its_content_says_whatever_it_is_called(holding: dict[
         ("show {}", RunFile, "is the JSON of a run; name a saved profile"),
         ("check {} --budget Cast=1", BaselineFile, "is a baseline file; name a saved profile"),
         ("convert {} -o out.json", RunFile, "is the JSON of a run; name a saved profile"),
-        ("budget {}", BaselineFile, "is a baseline file; name a saved profile or what pytest --opprof --opprof-json="),
-        ("summary {}", BaselineFile, "is a baseline file; name what pytest --opprof --opprof-json=FILE wrote"),
+        (
+            "budget {}",
+            BaselineFile,
+            "is a baseline file; name a saved profile or the JSON of pytest --opprof --opprof-json=",
+        ),
+        ("summary {}", BaselineFile, "is a baseline file; name the JSON of pytest --opprof --opprof-json=FILE"),
         (
             "report {} -o out.html",
             BaselineFile,
-            "is a baseline file; name what pytest --opprof --opprof-json=FILE wrote",
+            "is a baseline file; name the JSON of pytest --opprof --opprof-json=FILE",
         ),
     ],
 )
@@ -78,5 +82,5 @@ def test_a_folder_of_baselines_is_no_profile(
 
 
 def test_a_profile_is_read_as_the_format_that_is_given(holding: dict[type[Opened], Path]) -> None:
-    with pytest.raises(UsageError, match="is a saved profile; name what pytest"):
+    with pytest.raises(UsageError, match="is a saved profile; name the JSON of pytest"):
         opened(holding[RunFile], Asked(source="torch"), RunFile)

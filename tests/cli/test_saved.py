@@ -22,6 +22,8 @@ from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.sites.chains import Frame
 
+from ..report.html.read import Page, row
+
 DATA = Path(__file__).parent.parent / "data"
 HERE = Environment((("made", "1"),), "cpu", "")
 RECORDS = (
@@ -91,6 +93,14 @@ class TestShow:
         code, out, _ = run("show", sited, "--by", "site", "--type", "Cast", "--format", "json")
         assert [row["site"] for row in json.loads(out)["rows"]] == [site for _, site, _ in rows[1:4]]
         assert "  nets.py:12 in as_float  " in run("show", sited, "--by", "site", "--type", "Cast")[1]
+
+    def test_the_page_has_the_lines_that_by_site_has(self, run: Run, sited: str) -> None:
+        _, out, _ = run("show", sited, "--by", "site", "-t", "0", "--format", "csv")
+        lines = [[row["site"], row["op"], row["calls"]] for row in csv.DictReader(io.StringIO(out))]
+        assert run("show", sited, "-o", "page.html")[0] == 0
+        page = Page(Path("page.html").read_text(encoding="utf-8"))
+        assert [cells[:3] for cells in page.tables["lines"][1:]] == lines
+        assert row(page, "ops", "Cast")[1] == "14"  # lines are no rows of their own there
 
     def test_by_dtype_and_site_each_pair_of_dtypes_has_its_lines(self, run: Run, sited: str) -> None:
         double = RECORDS[1]._replace(
@@ -545,7 +555,7 @@ class TestCheck:
             ("Csat=1", "unknown op 'Csat': did you mean 'Cast'?"),
             ("Cast", "write OP=LIMIT"),
             ("Cast=many", "write a number of calls"),
-            ("host_time=1s", "made by hand does not have: its ops have 50 us of host time, without what is between"),
+            ("host_time=1s", "made by hand does not have: its ops have 50 us of host time, without the time between"),
             ("peak_memory=1GiB", "cannot be checked"),
             ("allocations=0", "cannot be checked"),
         ],

@@ -164,7 +164,10 @@ def test_the_series_of_github_action_benchmark(run_json: str, capsys: pytest.Cap
     [
         (None, "run.json: cannot be read: No such file or directory"),
         ('{"schema": 4, "tests": 1}', "run.json: is no valid file of --opprof-json: "),
-        ('{"environment": {}, "schema": 4, "tests": {}}', "run.json: is a baseline file; name what pytest --opprof"),
+        (
+            '{"environment": {}, "schema": 4, "tests": {}}',
+            "run.json: is a baseline file; name the JSON of pytest --opprof",
+        ),
     ],
 )
 def test_another_file_is_refused(

@@ -129,7 +129,7 @@ def test_a_port_that_is_in_use_is_an_error(open_: Open) -> None:
         port = taken.getsockname()[1]
         code, out, err = ended(open_(str(TRAIN), "--port", str(port)))
     assert (code, out) == (2, "")
-    assert err.startswith(f"opprof: port {port} of 127.0.0.1 is in use: by another opprof open?")
+    assert err.startswith(f"opprof: port {port} of 127.0.0.1 is in use, perhaps by another opprof open. End that;")
     code, _, err = ended(open_(str(TRAIN), "--port", "70000"))
     assert (code, err.startswith("opprof: port 70000 of 127.0.0.1 cannot be served on")) == (2, True)
 

@@ -190,3 +190,20 @@ def test_timed():
             "FAILED test_m.py::test_a - grad nodes 0 -> 2",
         ]
     )
+
+
+@pytest.mark.parametrize("name", ["peak_memory", "calls"])
+def test_an_op_that_is_called_like_a_quantity_is_an_op(name: str, pytester: pytest.Pytester, suite: Suite) -> None:
+    code = HEAD + (
+        "import opprof_ops\n@pytest.mark.opprof\ndef test_a():\n    fake.launch('Cast')\n"
+        f"    for _ in range({{times}}):\n        with opprof_ops.op({name!r}):\n            fake.launch('Add')\n"
+    )
+    pytester.makepyfile(opprof_ops="from pytest_opprof import op\n", test_m=code.format(times=1))
+    suite("--opprof", "--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof", "-vv").stdout.fnmatch_lines([f"{name} * 1 *"])
+    pytester.makepyfile(test_m=code.format(times=3))
+    result = suite("--opprof", "--opprof-summary=summary.md")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"  {name}: 3 calls (baseline: 1)*", f"{name} * 1 -> 3 *more calls"])
+    result.stdout.no_fnmatch_line("*(peak memory)*")
+    assert f"| <code>{name}</code> | 1 → 3 |" in (pytester.path / "summary.md").read_text(encoding="utf-8")

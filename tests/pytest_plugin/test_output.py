@@ -175,3 +175,21 @@ def test_a_terminal_shows_what_is_worse_in_colour_and_junit_has_none(
     assert "#x1B" not in (pytester.path / "junit.xml").read_text(encoding="utf-8")
     plain = suite("--opprof", "--color=no", *workers).stdout.str()
     assert "\n  Cast: 1 call (budget: 0)\n" in plain
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]])
+def test_the_table_of_a_failing_test_fits_the_terminal(
+    pytester: pytest.Pytester, suite: Suite, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "library::an_op_with_a_name_that_is_too_long_for_a_narrow_terminal"
+    pytester.makepyfile(
+        "import pytest\nfrom pytest_opprof.backends import fake\n\n"
+        f"@pytest.mark.op_budget(calls=0)\ndef test_a():\n    fake.launch({name!r})\n"
+    )
+    for columns in (60, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = suite("--opprof", *workers).stdout.lines
+        begin = next(number for number, line in enumerate(lines) if line.startswith("op  "))
+        assert max(map(len, lines[begin : begin + 4])) <= columns
+        assert (name in lines[begin + 2]) is (columns == 120)

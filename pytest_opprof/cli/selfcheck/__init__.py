@@ -1,4 +1,4 @@
-"""``opprof selfcheck``: `command` prints what `checks` found of the known work in `workloads`, `contract` of a backend.
+"""``opprof selfcheck``: `command` prints the results of `checks` on the work in `workloads`, `contract` of a backend.
 
 A new check is a function and a line in `checks.CHECKS`; work on another device is a line in `workloads.DEVICES`.
 """
@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
         help="default: cuda where there is a GPU, npu where an NPU, else cpu",
     )
     what.add_argument("--backend", metavar="NAME", help="whether this backend keeps the contract (docs/backends.md)")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.set_defaults(run=_run)
 
 

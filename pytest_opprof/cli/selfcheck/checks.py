@@ -1,6 +1,6 @@
-"""What ``opprof selfcheck`` checks: known work, measured and judged by what also measures and judges tests.
+"""The checks of ``opprof selfcheck``: known work, measured and judged by the same code as tests.
 
-Runs that are compared are made in one process. What processes differ by comes on top: the rules allow for it, and
+Runs that are compared are made in one process. Differences between processes come on top: the rules allow for them, and
 README.md says how well.
 """
 
@@ -39,13 +39,13 @@ SMALL_OPS, SMALL_PAIRS = 1000, 15
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a check expected and found."""
+    """The expectation of a check, and its result."""
 
     expected: str
     found: str
     status: str
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What was measured: times in ns, a change as a share."""
+    """The numbers: times in ns, a change as a share."""
 
 
 def _passed(*, holds: bool) -> str:
@@ -96,7 +96,7 @@ class Subject:
                 return found
 
     def forget_base(self) -> None:
-        """Measure anew what is compared with."""
+        """Measure the base again at its next use."""
         del self._base
 
     @cached_property
@@ -168,7 +168,7 @@ def _clock(subject: Subject) -> Found:
     profile = subject.measured(*rounds * ROUNDS, alone=True)
     # Of all that ran: a product that cuBLAS splits has a second kernel.
     own = (profile.total.device_ns or (0,) * ROUNDS * len(rounds))[len(rounds) - 1 :: len(rounds)]
-    # Of each round by itself: what disturbs one is seen by both clocks.
+    # Compare round by round: both clocks see the same disturbance.
     ours, theirs = sorted(zip(own, outside), key=lambda round_: round_[0] / round_[1])[ROUNDS // 2]
     off, figures = ours / theirs - 1, {"own_ns": ours / 5, "outside_ns": theirs / 5}
     found = f"{format_ns(ours / 5)} a MatMul, {format_ns(theirs / 5)} by {clock.name} ({off:+.2%})"
@@ -217,7 +217,7 @@ def _overhead(subject: Subject) -> Found:
         work.wait()
 
     add(plain)
-    # In pairs: what the machine does in a moment, it does to both.
+    # In pairs: a disturbance of the machine slows both.
     pairs = [
         (_passed_ns(lambda: add(plain)), subject.measured(lambda: add(measured)).host_ns[0]) for _ in range(SMALL_PAIRS)
     ]

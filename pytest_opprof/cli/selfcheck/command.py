@@ -1,4 +1,4 @@
-"""``opprof selfcheck``: whether what is measured here is right, line by line."""
+"""``opprof selfcheck``: whether measurements on this machine are right, line by line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Line:
 
 
 def check(work: Work) -> Iterator[Line]:
-    """Yield what each check of *work* found; one that cannot be measured has failed."""
+    """Yield the result of each check of *work*; a check that cannot be measured has failed."""
     with threads_limited([work.backend], 1):
         try:
             subject = Subject(work)
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> bool:
 
     Raises BackendError where the device is absent, and where no check failed but some could not be decided.
     """
-    keep_memory()  # as the plugin does: what it costs to get memory is no time of an op
+    keep_memory()  # as the plugin does: getting memory is no time of an op
     device, why = _device(arguments.device)
     say: Callable[[str], None] = (lambda text: None) if arguments.json else _say
     try:

@@ -17,7 +17,7 @@ LEFT_OUT = "left out"
 
 
 def run(arguments: argparse.Namespace) -> bool:
-    """Print what was found of each promise; return whether one is broken.
+    """Print the result for each promise; return whether one is broken.
 
     Raises BackendError where the backend cannot be loaded, cannot run, or brings no work.
     """

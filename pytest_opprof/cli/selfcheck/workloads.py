@@ -30,11 +30,11 @@ class Sizes:
     """How large the arrays are."""
 
     matrix: int
-    """Rows and columns: a product should take long against what a clock costs."""
+    """Rows and columns: a product should take much longer than a reading of the clock."""
     data: int
-    """Elements of what is cast and copied."""
+    """Elements of the array that is cast and copied."""
     small: int
-    """Elements of what is added where the price of recording an op is wanted."""
+    """Elements of the array that is added, to measure the price of recording an op."""
 
 
 ON_CPU = Sizes(matrix=384, data=2**16, small=8)
@@ -50,12 +50,12 @@ class Clock:
     tolerance: float
     """How far its time of some products may be from ours."""
     ns: Callable[[Callable[[], None]], int]
-    """Runs what it is given, and returns how long that took."""
+    """Runs a function and returns its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one framework: its arrays, and what it calls the rest."""
+    """The work of one framework: its arrays, casts, copies and clock."""
 
     framework: str
     backend: Backend
@@ -72,7 +72,7 @@ class Work:
     clock: Clock
     sizes: Sizes
     on_host: bool = True
-    """Whether its times depend on what else the host does."""
+    """Whether its times depend on other work of the host."""
     beside: tuple[str, ...] = ()
     """Ops that the framework may add of its own."""
 
@@ -84,7 +84,7 @@ def _by_perf_counter(body: Callable[[], None]) -> int:
 
 
 PERF_COUNTER = Clock("perf_counter", 0.10, _by_perf_counter)
-"""It sees what surrounds an op as well, some microseconds of a product that takes a millisecond."""
+"""It includes the call around an op, some microseconds of a product that takes a millisecond."""
 
 
 def _nothing() -> None:
@@ -187,7 +187,7 @@ def of_mindspore_npu() -> Work:
 def _of_npu(
     framework: str, plain: Callable[[tuple[int, ...]], Any], cast: Callable[[Any], object], runtime: Any
 ) -> Work:
-    """Return the work of a framework on an NPU; *runtime* is its module with events, and what waits."""
+    """Return the work of a framework on an NPU; *runtime* is its module with events and `synchronize`."""
     return Work(
         framework=framework,
         backend=load("ascend"),
@@ -222,7 +222,7 @@ def _events(
     name: str = "CUDA's events",
     tolerance: float = 0.01,
 ) -> Clock:
-    """Return the device's clock: what passes between two events that it records."""
+    """Return the device's clock: the time between two events that it records."""
 
     def ns(body: Callable[[], None]) -> int:
         begin, end = event(), event()
@@ -281,5 +281,5 @@ DEVICES = {"cpu": _on_cpu, "cuda": _on_cuda, "npu": _on_npu}
 
 
 def works(device: str) -> Iterator[Work]:
-    """Yield the work to do on *device*. Raises BackendError with what is missing where some cannot be done."""
+    """Yield the work to do on *device*. Raises BackendError that names the missing part where some cannot be done."""
     return DEVICES[device]()

@@ -9,7 +9,7 @@ from typing import Final
 from ...profile.op_counts import OpCounts
 from ...units import format_change, format_ns, format_share, plural
 from ...verdict.compare import Diff, Row
-from ...verdict.quantities import named, word
+from ...verdict.quantities import word
 from ...verdict.verdicts import Verdict
 from . import marks
 from .page import arrow, rendered, signed
@@ -71,8 +71,8 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
         is_timed=is_timed,
         steps=steps,
         high=max((max(step.before, step.after) for step in steps), default=0) or 1,
-        rows=[(named(row.op), row, _calls(row), marks.of_verdict(row.verdict)) for row in rows],
-        larger=[(named(row.op), row, word(row.op, row.work.verdict)) for row in rows if row.work.verdict.does_more],
+        rows=[(row.title, row, _calls(row), marks.of_verdict(row.verdict)) for row in rows],
+        larger=[(row.title, row, word(row.op, row.work.verdict)) for row in rows if row.work.verdict.does_more],
         widest=max((ns for row in rows for ns in (row.base_ns, row.now_ns) if ns), default=1),
         most=max((abs(row.change_ns) for row in rows), default=0) or 1,
     )
@@ -98,7 +98,7 @@ _MEANS: Final[Mapping[Verdict, str]] = {
 def _meaning(diff: Diff) -> str:
     """Return in a sentence what the verdict of the comparison means."""
     verdict, limit = diff.verdict, format_share(diff.tolerances.tolerance)
-    what = "the whole" if diff.worst is diff.total else named(diff.worst.op)
+    what = "the whole" if diff.worst is diff.total else diff.worst.title
     if verdict in _MEANS:
         alike = sum(row.verdict is verdict for row in diff.rows) - 1
         others = f", and {plural(alike, 'more row')} below" if alike else ""
@@ -143,7 +143,7 @@ def _waterfall(rows: Sequence[Row], before: float, after: float, is_timed: bool)
         # What has fewer calls and takes longer was judged for its calls, not for this.
         is_told = row.verdict.is_regression if amount > 0 else row.verdict.is_improvement
         kind: marks.Kind = marks.of_verdict(row.verdict) if is_told else "mute"
-        steps.append(_Step(named(row.op), at, at + amount, signed(amount, write(abs(amount))), kind))
+        steps.append(_Step(row.title, at, at + amount, signed(amount, write(abs(amount))), kind))
         at += amount
     # Times of ops and of the whole may be of different rounds: what is left is told, whatever it is of.
     if write(abs(after - at)) != write(0) and (after != at):

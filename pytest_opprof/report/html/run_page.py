@@ -13,7 +13,7 @@ from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, TestResult
 from ...results.test_id import command, split_id
 from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
-from ...verdict.quantities import as_a_whole, is_fact, is_told_as_a_whole, named
+from ...verdict.quantities import as_a_whole, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import Status
 from .. import ranks
@@ -30,8 +30,8 @@ _RANK_ROWS: Final = 200
 _ORDER: Final = {status: place for place, status in enumerate([*WORDS, "ok"])}
 
 
-def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
-    """Return the page of a *run*, with *remarks* on the whole of it."""
+def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()) -> str:
+    """Return the page of a *run*, with *remarks* on the whole of it; *doubts* stand below the headline."""
     tests = [_Test(number, test, run.against) for number, test in enumerate(run.tests)]
     tests.sort(key=lambda test: (test.kind != "bad", _ORDER[test.result.status], -test.more, -test.damage_ns))
     calm = sorted((test for test in tests if test.kind == "ok"), key=lambda test: -(test.now_ns or 0))
@@ -44,6 +44,7 @@ def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
     return rendered(
         "run.html.j2",
         run=run,
+        doubts=doubts,
         failing=len(failing),
         allowed=list(dict.fromkeys(line for test in run.tests for window in test.windows for line in window.allowed)),
         others=[test for test in tests if test.result.outcome == "failed" and test.result.id not in failing],
@@ -132,7 +133,7 @@ class _Window:
     @property
     def split(self) -> list[tuple[int, str]]:
         """What the whole changed by: ns, and from what. Nothing where calls vary: none belongs to a fastest round."""
-        rows = [row for row in self.result.rows if not is_fact(row.op)]
+        rows = [row for row in self.result.rows if not row.is_fact]
         seen = [calls for row in rows for calls in (row.base_calls, row.now_calls) if calls]
         if any(calls.least != calls.most for calls in seen) or not self.has_base:
             return []
@@ -169,7 +170,7 @@ class _Test:
         self.base_ns = whole.base_ns if whole else None
         self.now_ns = whole.now_ns if whole and whole.now_ns is not None else _cost(self._main)
         self.time_kind: marks.Kind = marks.of_verdict(whole.verdict) if whole and whole.verdict.is_change else "mute"
-        ops = [row for row in self._main.rows if row.op != OUTSIDE and not is_fact(row.op)] if self._main else []
+        ops = [row for row in self._main.rows if row.op != OUTSIDE and not row.is_fact] if self._main else []
         self.now_calls = max(self._main.total.calls, default=0) if self._main else 0
         self.more = sum(row.more_calls for row in ops)
         self.damage_ns = self.now_ns - self.base_ns if self.now_ns is not None and self.base_ns is not None else 0
@@ -204,7 +205,7 @@ class _Test:
         ]
         found = found or [window.no_baseline for window in windows if window.no_baseline][:1]
         better = [row for window in windows for row in window.rows if row.verdict.is_improvement]
-        found = found or [f"{named(row.op)}: {row.word}{_by(row)}" for row in better]
+        found = found or [f"{row.title}: {row.word}{_by(row)}" for row in better]
         return found or [why for window in windows if (why := _untimed(window))][:1]
 
     @cached_property
@@ -252,17 +253,17 @@ def _window(window: WindowResult) -> _Window:
 
 def _sums(window: WindowResult) -> dict[str, str]:
     """Return what changed of the sums over all ops, where that follows from the ops."""
-    return {row.op: row.work for row in window.rows if is_told_as_a_whole(row.op, row.verdict)}
+    return {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
 
 
 def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str]) -> _Row:
     is_over = row.op in over and over[row.op] not in VERDICTS
     kind: marks.Kind = "bad" if is_over else marks.of_verdict(row.verdict)
     word = row.word if row.verdict.is_change else "over budget" if is_over else ""
-    calls = "" if row.op == OUTSIDE or is_fact(row.op) else arrow(str(row.base_calls or 0), str(row.now_calls or 0))
+    calls = "" if row.op == OUTSIDE or row.is_fact else arrow(str(row.base_calls or 0), str(row.now_calls or 0))
     work = row.work or (window.ops[row.op].counts.told if row.op in window.ops else "")
     is_timed = row.verdict.value in ("slower", "faster")
-    return _Row(named(row.op), calls, _most(row.now_calls), kind, word, row.base_ns, row.now_ns, is_timed, work)
+    return _Row(row.title, calls, _most(row.now_calls), kind, word, row.base_ns, row.now_ns, is_timed, work)
 
 
 def _measured(window: WindowResult, op: str, over: dict[str | None, str]) -> _Row:
