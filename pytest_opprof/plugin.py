@@ -14,20 +14,19 @@ if TYPE_CHECKING:
 
 _IDLE_IN_WORKERS = pytest.StashKey[int]()
 MARKS = (
-    'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): what the test may spend. A limit is a number'
+    'op_budget(Op=limit, ..., device_time="5 ms", only=[...], top=[...]): the budget of a test. A limit is a number'
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None,"
     " work_tolerance=None, floor=None, memory=None, leaks=False, python=None, threads=1, baseline=True, ranks=None,"
-    " top=None):"
-    " measure the test, as said; with rounds its body runs that many times and must be repeatable. Times are judged"
-    " from 10 rounds on; 30 are better.",
+    " top=None): measure the test with these settings; with rounds its body runs that many times and must be"
+    " repeatable. Times are judged from 10 rounds on; 30 are better.",
 )
 # Variables that launchers set; `machine.ranks` reads them.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _FLAGS = (
-    ("baselines", "DIR", "where baselines are kept (default: baselines, in the root directory)"),
-    ("backend", "NAME[,NAME]", "what records ops: a backend or several; opprof backends lists them (default: auto)"),
+    ("baselines", "DIR", "folder of the baselines (default: baselines, in the root directory)"),
+    ("backend", "NAME[,NAME]", "backends that record ops; opprof backends lists them (default: auto)"),
     (
         "timing",
         "MODE",
@@ -36,7 +35,7 @@ _FLAGS = (
     (
         "tolerance",
         "PERCENT",
-        "how much slower a window may be, where 10 rounds or more are measured (default: 13%%; against a revision 6%%)",
+        "how much slower a window may be, if it has 10 rounds or more (default: 13%%; against a revision 6%%)",
     ),
     ("op-tolerance", "PERCENT", "how much slower a single op may be (default: 25%%; against a revision 15%%)"),
     (
@@ -44,22 +43,22 @@ _FLAGS = (
         "PERCENT",
         "how many more bytes or FLOPs an op may have than its baseline (default: 1%%, and 1 KiB)",
     ),
-    ("floor", "TIME", "what a window has to be slower by to count (default: 2 us)"),
-    ("threads", "N", "how many threads ops may use where times are judged, or all (default: 1)"),
+    ("floor", "TIME", "the smallest slowdown of a window that counts (default: 2 us)"),
+    ("threads", "N", "number of threads for ops if times are judged, or all (default: 1)"),
     (
         "processes",
         "N",
-        "in how many processes to measure what is recorded (default: calls 3, times 5), or what is timed (default: 1)",
+        "number of processes for a new baseline (default: calls 3, times 5), or for judged times (default: 1)",
     ),
-    ("noise", "ACTION", "what is too noisy to judge: warn (default), fail, or ignore the noise"),
-    ("ranks", "CALLS", "what several ranks may do: any (default), or equal, the same calls in each"),
-    ("top", "K", "how many ops of a failing test to show beside those that failed it (default: 5)"),
+    ("noise", "ACTION", "tests too noisy to judge: warn (default), fail, or ignore the noise"),
+    ("ranks", "CALLS", "calls of several ranks: any (default), or equal, the same in each"),
+    ("top", "K", "number of ops of a failing test to show beside the failing ones (default: 5)"),
     (
         "json",
         "FILE",
-        "write everything measured in this run to FILE; of several ranks rank 0 does, or each its own with {rank}",
+        "write all results of this run to FILE, as JSON; rank 0 writes it, or with {rank} in FILE each rank its own",
     ),
-    ("traces", "DIR", "write when everything ran in each window that fails its test, a trace of its fastest round"),
+    ("traces", "DIR", "write a trace of each failing window: the timeline of its fastest round"),
 )
 
 
@@ -73,25 +72,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--opprof-update", action="store_true", help="measure, and write the baselines of the tests that passed"
     )
-    group.addoption("--opprof-update-new", action="store_true", help="the same, only for tests that have none")
+    group.addoption(
+        "--opprof-update-new", action="store_true", help="like --opprof-update, only for tests without a baseline"
+    )
     group.addoption("--opprof-all", action="store_true", default=None, help="measure every test, marked or not")
     group.addoption(
         "--opprof-strict",
         action="store_true",
         default=None,
-        help="fail for a baseline that is missing or stale, and for times that are not compared",
+        help="fail on missing or stale baselines, and on times that are not compared",
     )
     group.addoption(
         "--opprof-report-only",
         action="store_true",
         default=None,
-        help="let tests pass that exceed their budget or baseline; say at the end which would fail, and for what",
+        help="let tests pass that exceed their budget or baseline; list at the end the tests that would fail, and why",
     )
     group.addoption(
         "--opprof-against",
         metavar="REV",
         default=None,
-        help="measure, and compare with another git revision while both take turns: main... is the merge base with"
+        help="measure, and compare with another git revision by turns: main... is the merge base with"
         " main, as in git diff; auto is the base that CI names, else the merge base with the default branch",
     )
     group.addoption(
@@ -104,13 +105,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--opprof-cache",
         metavar="DIR",
         default=None,
-        help="where what tests did at that revision is kept for the next run (default: opprof in pytest's own cache)",
+        help="folder that keeps that revision's results for the next run (default: opprof in pytest's own cache)",
     )
     group.addoption(
         "--opprof-against-tests",
         metavar="WHOSE",
         default=None,
-        help="whose test files run at that revision: its own (default: there), or those of the working tree (here)",
+        help="test files to run at that revision: its own (default: there), or the working tree's (here)",
     )
     group.addoption(
         "--opprof-against-python", metavar="EXE", default=None, help="the Python in which that revision is installed"
@@ -137,26 +138,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--opprof-memory",
         action="store_true",
         default=None,
-        help="record allocations also where times are judged, which it slows (default: of fewer than 10 rounds)",
+        help="record allocations also if times are judged, which slows the tests (default: only below 10 rounds)",
     )
     group.addoption(
         "--opprof-leaks",
         action="store_true",
         default=None,
-        help="run each body six times more, and compare what each call leaves behind: objects, memory, threads, files",
+        help="run each body six more times to find leaks: objects, memory, threads, files",
     )
     group.addoption(
         "--opprof-sites",
         action="store_true",
         default=None,
-        help="record which lines ask for ops (default: only of a test that fails, when it is looked at once more)",
+        help="record the source lines of ops (default: only of a failing test, in a re-run)",
     )
     group.addoption(
         "--opprof-python",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="count calls of Python functions, in one more run of each test's body (default: of a marked test without"
-        " ops; --no-opprof-python: of none)",
+        help="count calls of Python functions, in one more run of each test's body (default: only of a marked test"
+        " without ops; --no-opprof-python: never)",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
     for name in ("all", "strict", "report-only", "serialize", "memory", "leaks", "sites"):
@@ -167,8 +168,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")
     # Kept only to report that it is gone, since opprof now sees each op of NumPy.
     group.addoption("--opprof-numpy", default=None, help=argparse.SUPPRESS)
-    parser.addini("opprof_numpy", "gone: each op of NumPy is seen", default="")
-    parser.addini("opprof_aliases", "lines RAW_NAME = Op: what the names of your own ops mean", type="linelist")
+    parser.addini("opprof_numpy", "removed: opprof sees each op of NumPy", default="")
+    parser.addini("opprof_aliases", "lines RAW_NAME = Op: canonical names of your own ops", type="linelist")
     parser.addini("opprof_sites_show", "packages whose lines are shown as if they were yours", type="args")
     parser.addini("opprof_sites_hide", "files or folders of helpers: the lines that call them are shown", type="args")
 

@@ -73,5 +73,5 @@ def problem(keys: Iterable[str], size: int) -> str:
         return f"rank {parts[-1].stop - 1} is none of {size}"
     for before, after in pairwise(parts):
         if after.start < before.stop:
-            return f"rank {after.start} is there twice"
+            return f"rank {after.start} occurs twice"
     return ""

@@ -88,8 +88,8 @@ class Merge:
             if ours.python != before.python:
                 self._conflict(
                     where,
-                    f"its calls of Python functions are of other versions {self._sides[0]} than {self._sides[1]};"
-                    f" kept those {self._sides[0]}",
+                    f"its calls of Python functions are for other versions {self._sides[0]} than {self._sides[1]};"
+                    f" kept the ones {self._sides[0]}",
                 )
             else:
                 python = theirs.python

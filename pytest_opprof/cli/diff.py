@@ -287,7 +287,11 @@ class _OfRuns:
             for test, found in tests.items()
         ]
         only = [f"{titled(*key)} is only in {path}" for path, keys in self._only() for key in keys]
-        page.write(path, run_page.html(run_of(records, [], interrupted=False, against=str(self.base.path)), only), "-o")
+        doubts = [
+            f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}" for before, after in self._environments()
+        ]
+        run = run_of(records, [], interrupted=False, against=str(self.base.path))
+        page.write(path, run_page.html(run, only, doubts), "-o")
 
     def lines(self, style: Style) -> Iterator[TextLine]:
         """Yield the lines for people."""

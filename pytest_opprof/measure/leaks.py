@@ -55,7 +55,7 @@ class Left:
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
         things = [f"{number} {kind}" for kind, number in self.objects.items()]
-        more = [f"{len(things) - _KINDS} kinds more"] if len(things) > _KINDS else []
+        more = [f"{len(things) - _KINDS} more kinds"] if len(things) > _KINDS else []
         size = f" ({format_bytes(self.nbytes)})" if self.nbytes else ""
         told = ", ".join([*things[:_KINDS], *more]) or "memory outside of Python"
         return "; ".join([f"each call leaves behind {told}{size}", *self.where])

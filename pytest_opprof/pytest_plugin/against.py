@@ -167,7 +167,7 @@ class Against:
         self._confirm_coarse(sides[0], [test for test in tests if found.suspects(test)], found)
         found.check_complete([test.nodeid for test in tests])
         if failing := [test for test in tests if found.asks_for_lines(test)]:
-            say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to see which lines ask for ops")
+            say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to look up source lines")
             shards = _shards(failing, len(sides))
             found.locate(turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
         return found

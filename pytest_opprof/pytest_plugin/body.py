@@ -86,7 +86,7 @@ def _look_for_leaks(call: Call, measurement: Measurement) -> None:
             raise
         except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
             _forget_excinfo(call)
-            body.remark(f"nobody knows what each call leaves behind: run again, the body raised {error!r}")
+            body.remark(f"leaks are unknown: when it ran again, the body raised {error!r}")
 
 
 def _forget_excinfo(call: Call) -> None:

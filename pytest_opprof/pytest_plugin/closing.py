@@ -36,7 +36,7 @@ from .options import shown
 from .outcome import defect
 
 _NO_MARK = (
-    "no baseline was written: no test that was collected has a mark. Mark those to measure, with"
+    "no baseline was written: no collected test has a mark. Mark the tests to measure with"
     " @pytest.mark.op_budget(Cast=10) or @pytest.mark.opprof, or measure every test: add --opprof-all"
 )
 
@@ -90,7 +90,7 @@ class Closing:
         """Measure the baselines in further processes and write them: calls first, since times take longer."""
         settings = self._settings
         if self._ranks and (settings.update or settings.together):
-            with self._told_at_the_end("what the other ranks measured is not known"):
+            with self._told_at_the_end("the results of the other ranks are unknown"):
                 self._tell_ranks(self._ranks)
         if not self._keeps_baselines:
             return
@@ -149,7 +149,7 @@ class Closing:
             if sites := {window.name: window.sites for window in test.windows if window.sites}:
                 self._updates.write_sites(test, sites)
         if paths := self._kept(self._store.save()):
-            self._summary.lines += ["which lines ask for their ops was recorded", *self._wrote(paths)]
+            self._summary.lines += ["the source lines of their ops were recorded", *self._wrote(paths)]
 
     def _looked_up(self) -> Iterator[tuple[TestRecord, bool]]:
         """Yield the tests with usable baseline files, and whether they have no baseline at all."""
@@ -283,7 +283,7 @@ class Closing:
     def _renamed_lines(self) -> Iterator[str]:
         for old, new, tests in self._renamed():
             yield (
-                f"{old} is gone, and has baselines of {plural(tests, 'test')} that {new} has none of. If it was"
+                f"{old} is gone; its baselines have {plural(tests, 'test')} that {new} lacks. If it was"
                 f" renamed: opprof baselines move {shlex.quote(old)} {shlex.quote(new)}"
             )
 
@@ -294,7 +294,7 @@ class Closing:
                 try:
                     self._store.move(old, new)
                 except BaselineError as error:
-                    self._summary.lines.append(f"{old} is gone, and was it renamed to {new}? {error}")
+                    self._summary.lines.append(f"{old} is gone. Was it renamed to {new}? {error}")
                     continue
                 saved = self._store.save()
                 self._kept(saved)
@@ -334,10 +334,10 @@ class Closing:
                 lacking.setdefault(test.no_sites, []).append(test.id)
         for why, tests_without in lacking.items():
             more = f" and {plural(len(tests_without) - 1, 'more test')}" if len(tests_without) > 1 else ""
-            self._summary.lines.append(f"{tests_without[0]}{more}: which lines ask for the ops is not known: {why}")
+            self._summary.lines.append(f"{tests_without[0]}{more}: source lines are unknown: {why}")
         if paths := self._kept(self._store.save()):
             of = plural(len(sites), "test")
-            self._summary.lines += [f"which lines ask for the ops of {of} was recorded", *self._wrote(paths)]
+            self._summary.lines += [f"source lines of the ops of {of} were recorded", *self._wrote(paths)]
 
     def _write_times(self, tests: Sequence[TestRecord]) -> None:
         """Write the times of the tests. Raises BaselineError."""

@@ -112,7 +112,7 @@ class Coarsely:
 
         for number in range(PROCESSES):
             if self.left_s < 0:
-                return f"this run has spent {LOOKING_S} s on that; run this test by itself", busy
+                return f"the {LOOKING_S} s limit of this run was reached; run this test alone", busy
             if not number:
                 what = f"takes longer than its baseline; re-running it in up to {PROCESSES} fresh processes to confirm"
                 say(self._config, f"opprof: {test.id} {what}")
@@ -148,13 +148,13 @@ class Coarsely:
         assert window.diff is not None  # without a diff it would be no suspect
         found = suspect.slower(suspect.seen, wall=not busy or self._sleeps_more(test, window))
         if why and (found or not suspect.seen):
-            return replace(window, undecided=f"{suspect.here.line()}, and could not be measured again: {why}")
+            return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found:
             work = found.work(window.diff.then, *explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
             looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
         if waits := suspect.slower(suspect.seen):
-            return replace(window, undecided=f"{waits.line()}, which says little while {busy}")
+            return replace(window, undecided=f"{waits.line()}, unreliable while {busy}")
         if not was_first and (first := suspect.slower(suspect.first, wall=False)):
             again = f"the first time in a process; {format_ns(together(suspect.seen).cpu_ns[0])} the second time"
             return replace(window, said=(*window.said, f"{first.line()}, {again}: an import, a cache or a compilation"))

@@ -45,7 +45,7 @@ class CoarsePairs:
             looked = "; ".join(filter(None, [confirmed, window.looked]))
             return replace(window, diff=diff.with_slower(found.name, work), looked=looked)
         if waits := self._slower(test, window.name):
-            return replace(window, undecided=f"{waits.line(diff.then)}, which says little while {self._busy}")
+            return replace(window, undecided=f"{waits.line(diff.then)}, unreliable while {self._busy}")
         return window
 
     def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:

@@ -109,7 +109,7 @@ class Opprof:
     def array(self, array: ArrayLike) -> np.ndarray[Any, Any]:
         """Return *array* as a NumPy array. Warns that it is deprecated, since opprof sees each op of NumPy."""
         warnings.warn(
-            "opprof.array(x) is deprecated: each op of NumPy is seen; write x", DeprecationWarning, stacklevel=2
+            "opprof.array(x) is deprecated: opprof sees each op of NumPy; write x", DeprecationWarning, stacklevel=2
         )
         return array if isinstance(array, np.ndarray) else np.asarray(array)
 

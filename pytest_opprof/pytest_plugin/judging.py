@@ -50,22 +50,22 @@ from .test_run import TestRun
 LOOKING_S = 300
 # Fewer Python calls than this take less time than the margin of a coarse limit.
 _MANY_CALLS = 1_000
-_LOOK = "; --opprof-sites records the lines in the first place"
+_LOOK = "; --opprof-sites records them in the first run"
 
 
 def _nothing_recorded(measurement: Measurement) -> str:
     """Return the message for an empty profile, with a remedy."""
     hint = hints(measurement.backends)
     return (
-        f"nothing was recorded: no op ran, or none that a backend sees{f' ({hint})' if hint else ''}."
-        " If no op is meant to run, say op_budget(calls=0)"
+        f"nothing was recorded: no op ran, or no backend sees it{f' ({hint})' if hint else ''}."
+        " If no op should run: op_budget(calls=0)"
     )
 
 
 def _only_timed(measurement: Measurement, python: PythonCalls | None) -> str:
     hint = hints(measurement.backends)
     counted = "time and calls of Python functions are" if python and not python.uncounted else "time is"
-    return f"no op ran, or none that a backend sees, so only its {counted} compared{f' ({hint})' if hint else ''}"
+    return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({hint})' if hint else ''}"
 
 
 class Judging:
@@ -146,7 +146,7 @@ class Judging:
                     report = report.with_remark(_only_timed(measurement, python))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(test):
-                excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+                excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"
                 test.keep_unmeasured(f"{test.id}: {report.unseen}; but {excused}")
                 continue
             yield report
@@ -225,13 +225,13 @@ class Judging:
         if not self._settings.rank.is_alone:
             return unjudged(why_untimed(self._settings.rank), runs)
         if self._settings.sites:
-            return unjudged("lines that ask for ops were recorded, which takes time (--opprof-sites)", runs)
+            return unjudged("source lines were recorded, which takes time (--opprof-sites)", runs)
         if self.is_parallel:
             why = "measured in parallel with other tests (--opprof-serialize: one at a time)"
             return unjudged(why, runs)
         if not before and len(runs) and runs[0].rounds >= LEAST_ROUNDS:
             if machine() in base.mismatched:
-                why = "the baseline's times are of other calls (pytest --opprof-update records them again)"
+                why = "the baseline's times belong to other calls (pytest --opprof-update records them again)"
                 return unjudged(why, runs)
             if base.times:
                 here = f"the baseline was timed on {', '.join(sorted(base.times))}, this is {machine()}"
@@ -256,7 +256,9 @@ class Judging:
 
     def _looked_at(self, test: TestRun, windows: list[JudgedWindow], afresh: bool) -> tuple[list[JudgedWindow], bool]:
         """Re-check windows with extra calls in another process; return them updated, and whether it agrees."""
-        looks, why = self.looks.at(test, "does more; measuring it alone in a fresh process", 2, afresh)
+        looks, why = self.looks.at(
+            test, "ran more ops than its baseline; re-running it in a fresh process to confirm", 2, afresh
+        )
         where = "another process" if self.looks.is_second else "a fresh process"
         judged = partial(with_looks, looks, why, where, test.plan.tolerances)
         found = self._each(test, windows, lambda window: window.does_more, judged)
@@ -283,9 +285,7 @@ class Judging:
         if again is not None and is_repeatable:
             windows = self._located_here(test, windows, again)
         if any(map(lacks_sites, windows)):
-            looks, why = self.looks.at(
-                test, "fails; measuring it alone in a fresh process to see which lines ask for its ops", 1
-            )
+            looks, why = self.looks.at(test, "fails; re-running it in a fresh process to look up source lines", 1)
             self.looks.end(windows, agrees=True)
             if again is not None and not looks:
                 windows = self._located_here(test, windows, again)
@@ -314,7 +314,9 @@ class Judging:
         known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
         for op in window.asked:
             if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most:
-                why = f"the lines that are kept are of other calls of {op}; pytest --opprof-update records them again"
+                why = (
+                    f"the stored source lines belong to other calls of {op}; pytest --opprof-update records them again"
+                )
                 return replace(window, base_sites_lost=why)
         return replace(window, base_sites=kept)
 
@@ -380,7 +382,7 @@ class Judging:
             return window
         kept = self._store.functions(window.environment, *test.where, window.name)
         if isinstance(kept, str):
-            return window.with_remark(f"which Python functions are called more is not known: {kept}")
+            return window.with_remark(f"the Python functions that grew are unknown: {kept}")
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
 
     def sees_alone(self, test: TestRun) -> bool:
@@ -393,7 +395,7 @@ class Judging:
             return False
         if base is None or self._apart:
             return False
-        looks, _ = self.looks.at(test, "shows no op; measuring it alone in a fresh process", 1, afresh=True)
+        looks, _ = self.looks.at(test, "shows no op; re-running it in a fresh process to confirm", 1, afresh=True)
         self.looks.end([], agrees=False)
         seen = looks[0].windows.get(BODY) if looks else None
         return seen is not None and base.allows(seen)
@@ -411,7 +413,7 @@ class Judging:
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
         while any(map(_unsettled, windows)):
             if self.looking_left_s < 0:
-                why = f"this run has spent {LOOKING_S} s on that; measure it by itself"
+                why = f"the {LOOKING_S} s limit of this run was reached; run this test alone"
                 return self._each(test, windows, _unsettled, partial(_undecided, plan, why))
             number = max(len(window.processes) for window in windows)
             say(self._config, f"opprof: {test.id} looks slower; measuring it in process {number + 1}")
@@ -442,7 +444,7 @@ class Judging:
 def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
     """Return a slow window that cannot be re-measured as "too noisy": one process is no verdict."""
     assert window.diff is not None  # without a diff it would not look slower
-    why = f"looks slower, and could not be measured again: {why}"
+    why = f"looks slower, but could not be re-measured: {why}"
     return _with_timing(window, base, plan, undecided(window.diff.timing, why))
 
 

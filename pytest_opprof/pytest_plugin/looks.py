@@ -30,8 +30,8 @@ from .test_run import TestRun
 CONFIRMING_S = 60
 FIRST_USE = "first use"
 _SHOWN = 3
-_AGAIN = "when it was looked at once more: "
-_VARY = "what varies from run to run is kept as a range: record it again"
+_AGAIN = "when it was re-run: "
+_VARY = "record the baseline again: it stores varying calls as a range"
 _OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
 
 
@@ -90,7 +90,7 @@ class Looks:
         if not self._settings.rank.is_alone:
             return [], f"{NO_FRESH} of {self._settings.rank.size}"
         if self.left_s < 0:
-            return [], f"this run has spent {CONFIRMING_S} s on that"
+            return [], f"the {CONFIRMING_S} s limit of this run was reached"
         begin = monotonic()
         try:
             if not afresh and (found := self._pool.second(test.file, test.id, times)):
@@ -161,7 +161,7 @@ def _told(first_uses: Sequence[str]) -> str:
         return ""
     ops = ", ".join(map(named, first_uses[:_SHOWN])) + (", ..." if len(first_uses) > _SHOWN else "")
     number = plural(len(first_uses), "op")
-    return f"; {number} ({ops}) left out, which a repeat does not do again, as an import does not"
+    return f"; {number} ({ops}) left out: a repeat does not run them again, like an import"
 
 
 def why_no_sites(backends: Iterable[Backend], windows: Iterable[JudgedWindow]) -> str:
@@ -169,10 +169,10 @@ def why_no_sites(backends: Iterable[Backend], windows: Iterable[JudgedWindow]) -
     frameworks = {name for window in windows for name, _ in window.environment.frameworks}
     seen = [backend for backend in backends if backend.name in frameworks]
     said = [
-        backend.sites_hint or ("" if backend.tells_sites else f"the {backend.name} backend tells no lines")
+        backend.sites_hint or ("" if backend.tells_sites else f"the {backend.name} backend records no source lines")
         for backend in seen
     ]
-    return "; ".join(filter(None, said)) or "no line of the program was running as the ops were recorded"
+    return "; ".join(filter(None, said)) or "no line of the program ran while the ops were recorded"
 
 
 def without_sites(windows: Iterable[JudgedWindow], why: str) -> list[JudgedWindow]:

@@ -125,7 +125,7 @@ class Measuring:
             return (yield from self._measured(test, call))
         except Failed as error:
             if error.saw_nothing and call.is_over and self._judging.sees_alone(test):
-                excused = f"alone in a fresh process it has the calls of the baseline, {DEPENDS}"
+                excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"
                 test.keep_unmeasured(f"{test.id}: {error.cause}; but {excused}")
             elif self._settings.report_only and error is not call.raised:
                 test.keep_unmeasured(reported=str(error))

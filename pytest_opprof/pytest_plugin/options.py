@@ -18,7 +18,7 @@ from ..processes.parent import VARIABLE
 from ..report.tables import terminal_width
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
-NUMPY_IS_GONE = "is gone: each op of NumPy is seen, on any array. Leave it out"
+NUMPY_IS_GONE = "was removed: opprof sees each op of NumPy, on any array. Leave it out"
 
 
 def settings_of(config: pytest.Config) -> Settings:

@@ -82,7 +82,7 @@ def _failure(
         return [TextLine(f"{missing}: record it with {record}")], "no baseline"
     for title, window in by_title.items():
         if settings.strict and NOT_SEEN in window.numbers.remarks:
-            return [TextLine(f"{title}: {NOT_SEEN}: --opprof-strict wants all of them seen")], "other processes"
+            return [TextLine(f"{title}: {NOT_SEEN}: --opprof-strict requires all of them")], "other processes"
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
             return [TextLine(f"times of {title} not judged, {window.untimed}: {advice}")], "times not judged"
     return [], ""
@@ -94,8 +94,8 @@ def _tables(window: JudgedWindow, top: int, style: Style) -> list[str]:
 
 
 _NARROW = (
-    f"the tolerance is below {format_share(LEAST_STORED)}, which no stored baseline can hold: unchanged tests will be"
-    " called slower, too. --opprof-against=REV sees less"
+    f"the tolerance is below {format_share(LEAST_STORED)}, too small for a stored baseline: unchanged tests will be"
+    " called slower, too. --opprof-against=REV detects smaller slowdowns"
 )
 
 
@@ -110,7 +110,7 @@ def _needs_verdict(window: JudgedWindow, settings: Settings, update: str) -> str
         return "measure when it is quiet, or let it pass with --opprof-noise=warn"
     if noisy or not settings.strict:
         return ""
-    return "--opprof-strict wants a verdict" + ("" if settings.against else f"; {update} records them here")
+    return "--opprof-strict requires a verdict" + ("" if settings.against else f"; {update} records them here")
 
 
 def defect(what: str, error: Exception) -> str:

@@ -200,7 +200,7 @@ class Found:
         if before == now:
             return ""
         both = f"{before.full} in {self._revision}, {now.full} here"
-        return f"the environments differ: {both}: so may ops and times, for no fault of the program"
+        return f"the environments differ: {both}: ops and times may differ for that reason alone"
 
     def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
         """Return a window with the Python functions of both sides, and their callers."""
@@ -232,7 +232,7 @@ class Found:
                 yield f"accepted by commit {acceptance}: {ops} in {plural(len(tests), 'test')}"
             else:
                 named = ", ".join(acceptance.ops)
-                yield f"{TRAILER}: {named} in commit {acceptance} matches nothing that is worse here"
+                yield f"{TRAILER}: {named} in commit {acceptance} matches no regression here"
 
     def _lacks(self, test: str) -> str:
         before = self.first[0]

@@ -146,7 +146,7 @@ class InStep:
         try:
             yield
         except BackendError as error:
-            self._summary.errors.append(f"ranks do not hear of each other: {error}")
+            self._summary.errors.append(f"ranks cannot communicate: {error}")
 
 
 class Compared:
@@ -174,7 +174,7 @@ class Compared:
         mine = {each.name: {op: str(counts.calls) for op, counts in each.numbers.counts.items()} for each in windows}
         every: list[dict[str, dict[str, str]] | None] = self._ranks.gather(told, mine)
         if failed := [rank for rank, each in enumerate(every) if each is None]:
-            raise BackendError(f"ranks were to be compared, and on {ranks_named(failed)} the test itself failed")
+            raise BackendError(f"ranks could not be compared: on {ranks_named(failed)} the test itself failed")
         return [
             replace(each, ranks_differ=_differ([(of or {}).get(each.name, {}) for of in every])) for each in windows
         ]

@@ -44,7 +44,7 @@ def traced(
         profile = profiles[window.name]
         path = settings.traces / file_name(test.id, window.name, settings.rank)
         title = titled(test.id, window.name)
-        lacks = f"{' and '.join(profile.untold)}, which does not tell when its ops ran" if profile.untold else ""
+        lacks = f"{' and '.join(profile.untold)}, which does not record when its ops ran" if profile.untold else ""
         shown = ""
         if profile.moments is not None:
             try:

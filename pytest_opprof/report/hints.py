@@ -132,12 +132,12 @@ def _casts(saved: SavedProfile) -> Iterator[Hint]:
         return
     op, most = max(fed.items(), key=lambda item: (sum(cast.calls for cast in item[1]), item[0]))
     calls, ns = sum(cast.calls for cast in most), sum(cast.device_ns or 0 for cast in most)
-    whole = query.total(saved, "device")
-    if calls > 1 and (not whole or ns > _LEAST_CASTS * whole):
+    whole, every = query.total(saved, "device"), sum(cast.calls for cast in casts)
+    if calls > 1 and (ns > _LEAST_CASTS * whole if whole else calls > every / 2):
         names = list(dict.fromkeys(with_dtypes(CAST, dtypes_of(cast)) for cast in most))
         yield Hint(
             f"Keep the inputs of {op} in one dtype",
-            f"{calls} of {plural(sum(cast.calls for cast in casts), 'cast')} make inputs of {op}: {', '.join(names)}"
+            f"{calls} of {plural(every, 'cast')} make inputs of {op}: {', '.join(names)}"
             + (f"; they take {_of(ns, whole)} of device time" if whole else ""),
             "casts",
             names[0],

@@ -48,7 +48,7 @@ def _schema(kind: type) -> dict[str, Any]:
     number = {"type": "integer", "minimum": 0, "maximum": MOST}
     both = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
     varying = {"type": "object", "properties": {"varies": both}, "required": ["varies"], "additionalProperties": False}
-    told = "In one round; [least, most] where rounds differ, varies where processes do."
+    told = "In one round; [least, most] if rounds differ, varies if processes do."
     return {"description": told, "anyOf": [number, both, varying]}
 
 

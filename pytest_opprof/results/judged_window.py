@@ -35,7 +35,7 @@ from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, Win
 _WORK_GREW = 1.01
 # From this number on, ops of one line are joined into one finding.
 _SHARED_OPS = 3
-DEPENDS = "so that depends on what ran before"
+DEPENDS = "so the difference comes from tests that ran before"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,9 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(description="The node id.")]
     outcome: Literal["", "passed", "failed", "skipped"] = ""
     status: Status
-    line: Annotated[int, Meta(description="Where it begins in its file, from 1; 0 where that is not known.")] = 0
+    line: Annotated[int, Meta(description="Its first line in the file, from 1; 0 if unknown.")] = 0
     windows: list[WindowResult] = []
-    remarks: Annotated[list[str], Meta(description="What the run said of it at its end.")] = []
+    remarks: Annotated[list[str], Meta(description="Remarks of the run on the test.")] = []
     reported: Annotated[str, Meta(description="The failure that --opprof-report-only let pass; empty if none.")] = ""
 
 
@@ -82,14 +82,15 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     summary: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Tests by status.")]
     tests: list[TestResult]
     stale: Annotated[list[str], Meta(description="Baselines whose test or window is gone.")]
-    errors: Annotated[list[str], Meta(description="What fails the run beside its tests.")] = []
-    against: Annotated[str, Meta(description="The revision it was compared with; empty: the baselines.")] = ""
+    errors: Annotated[list[str], Meta(description="Errors that fail the run apart from its tests.")] = []
+    against: Annotated[str, Meta(description="The revision of the comparison; empty: the baselines.")] = ""
     commit: Annotated[
-        str, Meta(description="Of git's working tree, -dirty where files were changed; empty outside of one.")
+        str, Meta(description="Of git's working tree, -dirty if files were changed; empty outside of one.")
     ] = ""
     started: Annotated[str, Meta(description="When it began, UTC: 2026-11-23T04:20:00Z.")] = ""
     rank: Annotated[
-        int | None, Meta(description="Of several, the one that measured this; null where they are together, or alone.")
+        int | None,
+        Meta(description="The rank that measured this; null for a single process, or for all ranks together."),
     ] = None
     accept: Annotated[
         str, Meta(description="The line of a commit message that accepts what failed the run; empty if none does.")
@@ -183,7 +184,7 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
     try:
         run = converted(document, RunResult)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise BaselineError(f"{path}: is not what --opprof-json writes: {error}") from None
+        raise BaselineError(f"{path}: is no valid file of --opprof-json: {error}") from None
     for test in run.tests:
         for window in test.windows:
             if what := next(window.misfits(), None):

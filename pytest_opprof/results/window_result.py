@@ -38,7 +38,7 @@ class OpResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     device_ns: Annotated[PerRound | None, Meta(description="Self time on the device.")]
     bytes: Annotated[PerRound | None, Meta(description="Bytes read and written.")]
     flops: PerRound | None
-    dtypes: Annotated[dict[str, PerRound], Meta(description="Calls by dtypes; empty where they are not known.")] = {}
+    dtypes: Annotated[dict[str, PerRound], Meta(description="Calls by dtypes; empty if unknown.")] = {}
 
     @classmethod
     def of(cls, stats: OpStats, dtypes: Mapping[str, PerRound] | None = None) -> OpResult:
@@ -67,42 +67,40 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     environment: EnvironmentJson
     rounds: Annotated[int, Meta(extra_json_schema={"minimum": 1})]
     host_ns: Annotated[PerRound, Meta(description="Wall time.")]
-    busy_ns: Annotated[
-        PerRound | None, Meta(description="How long devices were busy, where ops that overlap count once.")
-    ]
+    busy_ns: Annotated[PerRound | None, Meta(description="Busy time of devices; overlapping ops count once.")]
     ops: Annotated[dict[str, OpResult], Meta(description="By op, the most expensive first.")]
     total: Annotated[OpResult, Meta(description="All ops together.")]
     kernels: Annotated[
         tuple[KernelStats, ...] | UnsetType,
         Meta(
-            description="Kernels, copies and sets of devices, the most expensive first; absent where none ran or"
-            " nothing tells."
+            description="Kernels, copies and sets of devices, the most expensive first; absent if none ran or"
+            " they are unknown."
         ),
     ] = UNSET
     communication_ns: Annotated[
         PerRound | None,
-        Meta(description="How long collectives took, waiting for other ranks included: in no op's time."),
+        Meta(description="Time of collectives, waiting for other ranks included; not part of the ops' times."),
     ] = None
     facts: Annotated[
         dict[str, PerRound],
         Meta(
             description="Of the window as a whole, by quantity: peak_memory (bytes), grad_nodes, recompilations. Absent"
-            " where not known; sums over all ops are in total."
+            " if unknown; sums over all ops are in total."
         ),
     ] = {}
     explained: Annotated[
-        dict[str, str], Meta(description="Where some of the facts come from, in words: what holds what is left behind.")
+        dict[str, str], Meta(description="Sources of some facts, in words: the holders of leaked objects.")
     ] = {}
-    coarse: Annotated[
-        Coarse | None, Meta(description="CPU and wall time of a round, coarsely; null where not measured.")
-    ] = None
+    coarse: Annotated[Coarse | None, Meta(description="Coarse CPU and wall time of a round; null if not measured.")] = (
+        None
+    )
     python: Annotated[
-        PythonCalls | None, Meta(description="Calls of Python functions in a round of its own; null if not asked for.")
+        PythonCalls | None, Meta(description="Calls of Python functions in a separate round; null if not requested.")
     ] = None
-    remarks: Annotated[tuple[str, ...], Meta(description="What the backend had to say.")] = ()
+    remarks: Annotated[tuple[str, ...], Meta(description="Remarks of the backend.")] = ()
     sites: Annotated[
         SitesByOp,
-        Meta(description="By op, or by its name in a budget, which lines asked for it; empty where nobody looked."),
+        Meta(description="Source lines of calls, by op or by its name in a budget; empty if not recorded."),
     ] = {}
 
     @classmethod
@@ -158,13 +156,13 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The change of an op, of the time outside ops, or of a fact of the window, since the baseline."""
 
-    op: Annotated[str, Meta(description="Or what else it is: (outside ops), peak_memory.")]
+    op: Annotated[str, Meta(description="An op, or another row: (outside ops), peak_memory.")]
     verdict: Verdict
     base_calls: Annotated[Range | None, Meta(description="In one round.")] = None
     now_calls: Range | None = None
-    base_ns: Annotated[int | None, Meta(description="Self time in the round that stands for all.")] = None
+    base_ns: Annotated[int | None, Meta(description="Self time in the representative round.")] = None
     now_ns: int | None = None
-    work: Annotated[str, Meta(description="How its dtypes, bytes, FLOPs or what else it is changed.")] = ""
+    work: Annotated[str, Meta(description="The change of its dtypes, bytes, FLOPs or amount.")] = ""
 
     @property
     def word(self) -> str:
@@ -196,9 +194,9 @@ class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     """A line with more calls of an op than in the baseline, or with more work in as many calls."""
 
     line: SourceLine
-    more: Annotated[int, Meta(description="How many calls more, FLOPs or bytes.")]
+    more: Annotated[int, Meta(description="The number of extra calls, FLOPs or bytes.")]
     is_new: Annotated[bool, Meta(description="Whether the baseline has no such line.")] = False
-    of: Annotated[Amount, Meta(description="What is more.")] = "calls"
+    of: Annotated[Amount, Meta(description="The unit of more.")] = "calls"
 
     def __str__(self) -> str:
         return f"+{amount(self.more, self.of)}"
@@ -212,13 +210,11 @@ def amount(number: int, of: Amount) -> str:
 class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A limit of the test's budget, and its use."""
 
-    rule: Annotated[str, Meta(description="What it limits, as in a cause: calls, device_time, only.")]
+    rule: Annotated[str, Meta(description="The limited quantity, as in a cause: calls, device_time, only.")]
     limit: Annotated[str, Meta(description="As people write it, with its unit.")]
-    op: Annotated[str | None, Meta(description="As the budget calls it; null where it is of the whole window.")] = None
-    used: Annotated[str, Meta(description="What was used of it, as people write it; empty for only and top.")] = ""
-    share: Annotated[
-        float | None, Meta(description="What was used, as a share of the most that it allows; null where that is 0.")
-    ] = None
+    op: Annotated[str | None, Meta(description="The op's name in the budget; null for the whole window.")] = None
+    used: Annotated[str, Meta(description="The use, as people write it; empty for only and top.")] = ""
+    share: Annotated[float | None, Meta(description="The use as a share of the upper limit; null if that is 0.")] = None
     is_broken: bool = False
 
 
@@ -227,80 +223,74 @@ class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
     rank: int
     host_ns: Annotated[int, Meta(description="Wall time in the fastest round.")]
-    device_ns: Annotated[int | None, Meta(description="In the fastest round; null where it is not known.")] = None
-    communication_ns: Annotated[int | None, Meta(description="In the round with the least of it.")] = None
-    calls: Annotated[dict[str, Range], Meta(description="In one round, of ops that ranks call not as often.")] = {}
+    device_ns: Annotated[int | None, Meta(description="In the fastest round; null if unknown.")] = None
+    communication_ns: Annotated[int | None, Meta(description="In the round with the smallest value.")] = None
+    calls: Annotated[dict[str, Range], Meta(description="In one round, of ops whose calls differ between ranks.")] = {}
 
 
 class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The result of a window: its numbers and its verdict."""
 
-    machine: Annotated[str, Meta(description="What decides whether times may be compared.")]
-    parallel: Annotated[bool, Meta(description="Other tests ran at the same time: times mean little.")]
-    verdict: Annotated[Verdict | None, Meta(description="Against the baseline; null where none was asked for.")]
-    findings: Annotated[tuple[Finding, ...], Meta(description="Whatever fails the test, the cause first.")]
+    machine: Annotated[str, Meta(description="The machine; times are comparable only on an equal one.")]
+    parallel: Annotated[bool, Meta(description="Other tests ran at the same time, so times are unreliable.")]
+    verdict: Annotated[Verdict | None, Meta(description="Against the baseline; null if none was requested.")]
+    findings: Annotated[tuple[Finding, ...], Meta(description="The findings that fail the test, the cause first.")]
     allowed: Annotated[
         tuple[str, ...],
-        Meta(description="What is worse than before and a commit accepts, a line each, with the commit."),
+        Meta(description="Regressions that a commit accepts, a line each, with the commit."),
     ] = ()
     rows: Annotated[
         tuple[RowResult, ...],
-        Meta(description="By op, what became of it since the baseline, the most damaging first; none where none is."),
+        Meta(description="By op, its change since the baseline, the most damaging first; empty without a baseline."),
     ] = ()
     grown: Annotated[
         dict[str, tuple[GrownLine, ...]],
-        Meta(description="By op that fails it, the lines that ask for more of it; none where nobody knows."),
+        Meta(description="By failing op, the source lines with extra calls; empty if unknown."),
     ] = {}
     whole: Annotated[
-        RowResult | None, Meta(description="What became of the window as a whole; null where there is no baseline.")
+        RowResult | None, Meta(description="The change of the window as a whole; null without a baseline.")
     ] = None
-    is_wall: Annotated[bool, Meta(description="Whether the times of the whole are wall time, not the sum of ops.")] = (
-        False
-    )
-    limits: Annotated[tuple[LimitResult, ...], Meta(description="Of the budget, whether they were kept or not.")] = ()
+    is_wall: Annotated[bool, Meta(description="Whether the total is wall time instead of the sum of ops.")] = False
+    limits: Annotated[tuple[LimitResult, ...], Meta(description="The limits of the budget, kept or broken.")] = ()
     times_changed: Annotated[bool, Meta(description="Whether a time is beyond its tolerance.")]
     times_judged: Annotated[
-        bool | None, Meta(description="Whether times were compared with the baseline's; null where there is none.")
+        bool | None, Meta(description="Whether times were compared with the baseline; null if there is none.")
     ]
     coarsely: Annotated[bool, Meta(description="Whether its coarse time was compared with the baseline's.")] = False
-    untimed: Annotated[str, Meta(description="Why times were not compared; empty where they were.")] = ""
+    untimed: Annotated[str, Meta(description="Why times were not compared; empty if they were.")] = ""
     no_baseline: Annotated[str, Meta(description="Why there is no baseline to compare with.")] = ""
-    vary: Annotated[
-        dict[str, OpCounts], Meta(description="The ops that differed between the processes that measured them.")
-    ] = {}
+    vary: Annotated[dict[str, OpCounts], Meta(description="The ops that differed between processes.")] = {}
     facts_vary: Annotated[
         dict[str, Range], Meta(description="The facts of the window that differed between processes.")
     ] = {}
     processes: Annotated[
         tuple[ProcessTimes, ...],
-        Meta(description="What each process timed, this one first; none where tests ran in parallel."),
+        Meta(description="The times of each process, this one first; empty if tests ran in parallel."),
     ] = ()
     trace: Annotated[
         str,
-        Meta(description="The file with when everything ran in one of its rounds, a Chrome trace; empty without one."),
+        Meta(description="The file with a trace of one of its rounds, in Chrome's format; empty without one."),
     ] = ""
     trace_lacks: Annotated[
-        str, Meta(description="Which part of the window is in no trace, and why; empty where a trace has all of it.")
+        str,
+        Meta(description="The part of the window that no trace has, with the reason; empty if a trace has all of it."),
     ] = ""
     looked: Annotated[
         str,
         Meta(
-            description="What a fresh process found of the changes: that it confirmed them, or why it did not; empty"
-            " where none measured the test again."
+            description="The result of a fresh process: that it confirmed the changes, or why it did not; empty"
+            " if none measured the test again."
         ),
     ] = ""
     sites_lost: Annotated[
-        str,
-        Meta(description="Why the lines that ask for the ops that fail it are not known; empty where they are known."),
+        str, Meta(description="Why source lines of the failing ops are unknown; empty if they are known.")
     ] = ""
     base_sites_lost: Annotated[
-        str, Meta(description="Why it is not known which of these lines are new; empty where that is known.")
+        str, Meta(description="Why it is unknown which of these lines are new; empty if it is known.")
     ] = ""
-    rank: Annotated[int | None, Meta(description="Of several ranks in one run, the one whose numbers these are.")] = (
-        None
-    )
+    rank: Annotated[int | None, Meta(description="The rank of these numbers, if the run has several.")] = None
     by_rank: Annotated[
-        tuple[RankNumbers, ...], Meta(description="What each of several ranks did; none where only one is here.")
+        tuple[RankNumbers, ...], Meta(description="The numbers of each rank; empty for a single one.")
     ] = ()
 
     @property
@@ -324,7 +314,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
             columns += [("a process", column) for column in (run.wait_ns, run.yardstick_ns) if column]
         for what, column in columns:
             if column is not None and (len(column) != self.rounds or not column):
-                yield f"{what} has not a number for each of {self.rounds} rounds"
+                yield f"{what} does not have a number for each of {self.rounds} rounds"
             elif column is not None and min(column) < 0:
                 yield f"{what} has a negative number"
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ops.vocabulary import ALLOCATIONS
+from .running import running
 from .spans import Kind, Memory, Span, Timeline
 
 _NEVER = -(1 << 63)
+_Begun = tuple[int, str]
+"""When an op or a range began, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,8 @@ class _Change:
 
     time_ns: int
     size: int
-    op: tuple[int, str] = (_NEVER, "")
-    """When the innermost op began, and its name."""
-    range: tuple[int, str] = (_NEVER, "")
+    op: _Begun = (_NEVER, "")
+    range: _Begun = (_NEVER, "")
 
 
 def peak(device: str, memory: Memory, timeline: Timeline) -> Peak | None:
@@ -83,15 +84,17 @@ def peak(device: str, memory: Memory, timeline: Timeline) -> Peak | None:
 
 
 def _name(changes: list[_Change], spans: Iterable[Span]) -> None:
-    """Write into *changes*, which are in the order of time, the op and the range around each."""
-    times = [each.time_ns for each in changes]
-    for span in spans:
-        if span.kind not in (Kind.OP, Kind.RANGE) or span.name in ALLOCATIONS:
-            continue
-        # Inner spans follow the ones around them, so that the last one to write is the innermost of its thread.
-        for index in range(bisect_left(times, span.start_ns), bisect_right(times, span.end_ns)):
-            each = changes[index]
-            if span.kind is Kind.OP and span.start_ns >= each.op[0]:
-                each.op = span.start_ns, span.name
-            elif span.kind is Kind.RANGE and span.start_ns >= each.range[0]:
-                each.range = span.start_ns, span.name
+    """Write into *changes*, which are in the order of time, the op and the range that began last around each."""
+
+    def inside(around: tuple[_Begun, _Begun] | None, span: Span) -> tuple[_Begun, _Begun]:
+        op, marked = around or ((_NEVER, ""), (_NEVER, ""))
+        begun = span.start_ns, span.name
+        if span.kind is Kind.RANGE:
+            return op, begun
+        return (op if span.name in ALLOCATIONS else begun), marked
+
+    named = (span for span in spans if span.kind in (Kind.OP, Kind.RANGE))
+    for index, (op, marked) in running(named, [each.time_ns for each in changes], inside):
+        each = changes[index]
+        each.op = op if op[0] >= each.op[0] else each.op
+        each.range = marked if marked[0] >= each.range[0] else each.range

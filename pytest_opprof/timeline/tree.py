@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from .chrome import of_steps
-from .spans import WORK, Kind, Lane, Span, Timeline
+from .running import running
+from .spans import WORK, Kind, Span, Timeline
 
 _DEPTH = 12
 """Of ranges in ranges: a program that recurses marks any number."""
@@ -36,6 +36,10 @@ class Node:
         return self.children.setdefault(key, Node(*key))
 
 
+_Path = tuple[int, tuple[Node, ...]]
+"""When the last of the nodes began, and the nodes from the root on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """The root, and whose time the nodes have."""
@@ -61,33 +65,24 @@ def tree(timeline: Timeline, steps: Collection[str] | None = None) -> Tree:
     )
     has_host = any(not lane.on_device for lane in timeline.lanes)  # else the CPU is the device
     root = Node()
-    begun = [_NEVER] * len(launches)
-    owners: list[tuple[Node, ...]] = [(root,)] * len(launches)
-    times = [time for time, _ in launches]
-    on: Lane | None = None
-    around: list[tuple[int, tuple[Node, ...]]] = []
-    for span in spans():
-        if (has_host and span.lane.on_device) or span.kind not in (Kind.RANGE, Kind.OP):
-            continue
-        if span.lane != on:
-            on, around = span.lane, []
-        while around and (span.start_ns >= around[-1][0] or span.end_ns > around[-1][0]):
-            around.pop()
-        path = around[-1][1] if around else (root,)
+
+    def inside(around: _Path | None, span: Span) -> _Path:
+        path = around[1] if around else (root,)
         if path[-1].is_op or len(path) > _DEPTH:
-            around.append((span.end_ns, path))
-            continue
+            return span.start_ns, path
         node = path[-1].child(span)
         node.calls += 1
-        path = (*path, node)
-        around.append((span.end_ns, path))
         if not launches:
             node.ns += span.duration_ns
-            root.ns += span.duration_ns if len(path) == 2 else 0
-        for index in range(bisect_left(times, span.start_ns), bisect_left(times, span.end_ns)):
-            if span.start_ns >= begun[index]:
-                begun[index], owners[index] = span.start_ns, path
-    for (_, duration), owner in zip(launches, owners):
-        for node in owner:
+            root.ns += span.duration_ns if len(path) == 1 else 0
+        return span.start_ns, (*path, node)
+
+    marked = (span for span in spans() if span.kind in (Kind.RANGE, Kind.OP) and not (has_host and span.lane.on_device))
+    owners: list[_Path] = [(_NEVER, (root,))] * len(launches)
+    for index, owner in running(marked, [time for time, _ in launches], inside):
+        if owner[0] >= owners[index][0]:
+            owners[index] = owner
+    for (_, duration), (_, path) in zip(launches, owners):
+        for node in path:
             node.ns += duration
     return Tree(root, bool(launches))

@@ -74,7 +74,7 @@ def parsed(text: str, commit: str) -> Acceptance:
             raise _wrong(text, commit, "it names no op")
         name, more = match.groups()
         if more is not None and not re.fullmatch(r"\+\d{1,15}", more, re.ASCII):
-            raise _wrong(text, commit, f"{word!r} is no number of calls more")
+            raise _wrong(text, commit, f"{word!r} is no number of extra calls")
         ops[name] = None if more is None else int(more)
     shown = "".join(each if each.isprintable() else "?" for each in reason.removesuffix(")"))
     return Acceptance(commit, tests, ops, shown[:_REASON_LENGTH])

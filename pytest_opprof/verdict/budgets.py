@@ -307,7 +307,9 @@ def _names(key: str, value: object) -> tuple[str, ...]:
     if some and all(isinstance(name, str) and name for name in value):  # type: ignore[attr-defined]  # a sequence
         if of_dtype := next((name for name in value if has_dtypes(name)), None):  # type: ignore[attr-defined]
             limit = f"{{{of_dtype!r}: ...}}"
-            raise UsageError(f"op_budget({key}={value!r}): takes ops, whatever their dtypes; a limit is {limit}")
+            raise UsageError(
+                f"op_budget({key}={value!r}): takes op names without dtypes; limit dtypes with op_budget({limit})"
+            )
         return tuple(dict.fromkeys(value))  # type: ignore[call-overload]
     raise UsageError(f"op_budget({key}={value!r}): write a list of op names, such as {key}=['MatMul', 'Softmax']")
 
@@ -327,7 +329,7 @@ def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
 def _why_no_bytes(profile: OpProfile, raws: Sequence[str]) -> str:
     """Return why bytes are unknown, naming the *raws* without bytes; empty if there are none."""
     of = ", ".join(raws[:5]) + (f" and {len(raws) - 5} more" if len(raws) > 5 else "")
-    return f"{_frameworks(profile)} does not tell the bytes of {of} here" if raws else ""
+    return f"{_frameworks(profile)} does not report the bytes of {of} here" if raws else ""
 
 
 def _frameworks(profile: OpProfile) -> str:

@@ -365,10 +365,10 @@ def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances)
     """
     first, last = (changes(base, look, tolerances) for look in (looks[0], looks[-1]))
     if not any(verdict.is_regression for verdict in first.values()):
-        return "alone in a fresh process it does no more than the baseline"
+        return "in a fresh process it stays within the baseline"
     worse = [op for op, verdict in changes(base, now, tolerances).items() if verdict.is_regression]
     if not any(verdict.is_regression for verdict in last.values()) and not any(op in last for op in worse):
-        return "the second time in a process it does what is in the baseline"
+        return "its second run in a process matches the baseline"
     return ""
 
 
@@ -383,7 +383,7 @@ def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Se
         return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
     fewer = [op for op, verdict in _on_calls(base, now).items() if verdict.is_improvement]
     if fewer and places:
-        return f"fewer calls of {', '.join(fewer)}, but not all was seen: {places[0]}"
+        return f"fewer calls of {', '.join(fewer)}, but some calls may be unseen: {places[0]}"
     return ""
 
 

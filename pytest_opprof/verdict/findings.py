@@ -12,14 +12,14 @@ from ..profile.site_calls import SourceLine
 class Finding(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One broken limit or one regression; its `str` is the printed line."""
 
-    rule: Annotated[str, Meta(description="The kind of limit that was broken, or the change of the op.")]
-    op: Annotated[str | None, Meta(description="Or the fact of the window; null where it is the whole window.")]
+    rule: Annotated[str, Meta(description="The kind of the broken limit, or the change of the op.")]
+    op: Annotated[str | None, Meta(description="The op, or the fact of the window; null for the whole window.")]
     text: str
     short: Annotated[
-        str, Meta(description="The same in a few words; empty where the finding only adds to the one before it.")
+        str, Meta(description="The finding in a few words; empty if it only continues the one before.")
     ] = ""
-    ops: Annotated[tuple[str, ...], Meta(description="The ops of which one line asks for more; else empty.")] = ()
-    line: Annotated[SourceLine | None, Meta(description="The line of the program that causes it, where known.")] = None
+    ops: Annotated[tuple[str, ...], Meta(description="The ops with extra calls from one line; else empty.")] = ()
+    line: Annotated[SourceLine | None, Meta(description="The line of the program that causes it, if known.")] = None
 
     def __str__(self) -> str:
         return self.text

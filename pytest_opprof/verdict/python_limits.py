@@ -23,9 +23,7 @@ def of_window(what: str, limit: object, python: PythonCalls | None) -> Sequence[
     counted = _counted(FACTS[what].text, limit, python)
     found = counted.facts(1).get(what)
     if found is None:
-        raise UsageError(
-            f"the limit on {FACTS[what].text} ({limit}) cannot be checked: Python tells of them from 3.12 on"
-        )
+        raise UsageError(f"the limit on {FACTS[what].text} ({limit}) cannot be checked: it needs Python 3.12 or newer")
     return found
 
 
@@ -38,9 +36,7 @@ def of_function(name: str, limit: object, python: PythonCalls | None, most: floa
     names = counted_as(name, counted)
     if not names and not (most == 0 and is_installed(name)):
         near = errors.suggestion(name, counted.functions) or "."
-        raise UsageError(
-            f"unknown function {PREFIX + name!r}: it was not called, and no module that is imported has it{near}"
-        )
+        raise UsageError(f"unknown function {PREFIX + name!r}: it was not called, and no imported module has it{near}")
     return (sum(counted.functions.get(each, 0) for each in names),)
 
 

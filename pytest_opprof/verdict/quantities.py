@@ -102,11 +102,11 @@ def _held_each_round(profile: OpProfile) -> PerRound:
 
 
 def _of_the_host(profile: OpProfile) -> str:
-    return "what was recorded is the memory of the host, which host_memory limits" if profile.host_memory else ""
+    return "the recorded memory is the host's; limit it with host_memory" if profile.host_memory else ""
 
 
 def _of_the_device(profile: OpProfile) -> str:
-    return "peak_memory limits it where no device beside the CPU does the work" if profile.peak_memory else ""
+    return "without an accelerator, limit it with peak_memory" if profile.peak_memory else ""
 
 
 def _of_programs(profile: OpProfile) -> str:

@@ -86,7 +86,7 @@ def untimed(saved: SavedProfile) -> Iterator[str]:
     without = [record for record in saved.records if record.device_ns is None and record.host_ns is None]
     if without and len(without) < len(saved.records):
         calls = sum(record.calls for record in without)
-        yield f"{calls} calls have no time and are in no sum, the first of {op_of(without[0])}"
+        yield f"{calls} calls have no time and are left out of sums; the first is of {op_of(without[0])}"
 
 
 def _as_asked(records: list[SavedOp], question: Question) -> list[SavedOp]:

@@ -120,7 +120,7 @@ def ordering(text: str) -> tuple[str, bool]:
     if column not in COLUMNS:
         raise UsageError(
             f"--order-by {text!r} is no column{errors.suggestion(column, COLUMNS) or '.'} Known: {', '.join(COLUMNS)};"
-            " a + before one orders from the smallest"
+            " write + before a column for ascending order"
         )
     return column, text.startswith("+")
 
@@ -172,7 +172,7 @@ def _labels(saved: SavedProfile, text: str) -> set[str]:
             known = ", ".join(filter(None, saved.steps[:20])) or "none"
             raise UsageError(
                 f"--steps {text}: this profile has no step {', '.join(missing)}. Its steps: {known}."
-                " Write some as 2-4 or 2,3,4"
+                " Write steps as 2-4 or 2,3,4"
             )
         labels |= named
     return labels

@@ -193,12 +193,12 @@ def _waits(ranks: Sequence[Sequence[Collective]]) -> Waits | str | None:
     if not together:
         return None
     if None in groups:
-        return "the profiles do not tell which ranks communicate with which, so not who waited for whom"
+        return "the profiles do not record which ranks communicate, so it is unknown who waited for whom"
     if any(
         len({tuple((each.op, each.step) for each in done) for done in members.values()}) > 1 for members in together
     ):
         return (
-            "the profiles do not hold the same collectives, so they do not tell who waited for whom; record the same"
+            "the profiles do not hold the same collectives, so it is unknown who waited for whom; record the same"
             " whole steps on all ranks"
         )
     number, taken, last = 0, [0.0] * len(ranks), [0] * len(ranks)

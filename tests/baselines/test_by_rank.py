@@ -65,7 +65,7 @@ def test_ranks_are_read_as_they_are_written(ranks: set[int]) -> None:
     [
         (["0", "1-x"], "'1-x' is no list of ranks"),
         (["3-1"], "'3-1' is no list of ranks"),
-        (["0-2", "2"], "rank 2 is there twice"),
+        (["0-2", "2"], "rank 2 occurs twice"),
         (["0", "4"], "rank 4 is none of 4"),
         (["0-2", "3"], ""),
         (["9" * 30], "is no list of ranks"),
@@ -107,7 +107,7 @@ def test_a_run_of_another_size_has_none_and_is_told_of_which_there_are(tmp_path:
     [
         (
             {"ranks": {"0": {"ops": {"Copy": {"calls": 2}}}, "0-3": {"ops": {"Copy": {"calls": 1}}}}},
-            "rank 0 is there twice",
+            "rank 0 occurs twice",
         ),
         ({"ranks": {"0-3": {}}}, "has no ops"),
         ({"ranks": {"0-3": {"ops": {}, "ranks": {"0": {"ops": {}}}}}}, "has ranks in ranks"),

@@ -314,7 +314,7 @@ BROKEN = [
     (b"{}", r"has no schema version; this is no baseline file"),
     (b'{"schema": true}', r"has no schema version"),
     (b'{"schema": 99}', r"has schema version 99, this pytest-opprof reads \d. Upgrade pytest-opprof"),
-    (b'{"schema": 2, "schema": 2}', r"the key 'schema' is there twice"),
+    (b'{"schema": 2, "schema": 2}', r"the key 'schema' occurs twice"),
     (b'{"schema": NaN}', r"NaN is no number"),
     (b"[" * 100_000, r"is not JSON"),
     (b'{"schema": ' + b"9" * 10_000 + b"}", r"is not JSON|has schema version"),

@@ -77,7 +77,7 @@ def test_changes_of_different_ops_come_together() -> None:
             WindowBaseline({}, python={"python": "3.10"}),
             WindowBaseline({}, python={"python": "3.11"}),
             WindowBaseline({}, python={"python": "3.12"}),
-            "its calls of Python functions are of other versions here than there; kept those here",
+            "its calls of Python functions are for other versions here than there; kept the ones here",
         ),
     ],
 )

@@ -23,6 +23,7 @@ from pytest_opprof.profile.saved import SavedOp, SavedProfile
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
 
+from ..report.html.read import Page
 from ..report.made_runs import record_of
 from ..report.made_runs import run as run_with
 
@@ -172,6 +173,9 @@ def test_two_versions_of_a_framework_are_compared_and_named(tmp_path: Path, caps
     assert json.loads(capsys.readouterr().out)["environments"] == [
         ["fake 1, fake, async (x86_64)", "fake 2, fake, async (x86_64)"]
     ]
+    assert judge(tmp_path, window(100, 5), window(100, 5, environment=newer), f"-o{tmp_path / 'page.html'}") == 0
+    text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert f"? {said.rstrip()}" in text.partition("Tests")[0]  # below the headline
 
 
 def test_times_of_another_device_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,8 +210,8 @@ def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureF
         ),
         (b'{"schema": 2, "tests": ' + b"[" * 5_000, "is not JSON"),
         (b'{"schema": 4, "tests": []}', "Object missing required field `version`"),
-        (b'{"schema": 2, "x": {"schema": 1}, "schema": {"schema": 1}, "tests": []}', "the key 'schema' is there twice"),
-        (b'{"x": {"schema": 1}, "schema": {}, "tests": []}', "is not what --opprof-json writes"),
+        (b'{"schema": 2, "x": {"schema": 1}, "schema": {"schema": 1}, "tests": []}', "the key 'schema' occurs twice"),
+        (b'{"x": {"schema": 1}, "schema": {}, "tests": []}', "is no valid file of --opprof-json"),
     ],
 )
 def test_a_file_that_is_nothing_of_the_three_is_one_error(
@@ -376,7 +380,7 @@ def test_rounds_that_do_not_fit_are_one_error(tmp_path: Path, capsys: pytest.Cap
     broken = window(100, 1)
     broken["ops"]["MatMul"]["calls"] = [2]
     assert judge(tmp_path, window(100, 5), broken) == 2
-    assert "t.py::a: body: op 'MatMul' has not a number for each of 10 rounds" in capsys.readouterr().err
+    assert "t.py::a: body: op 'MatMul' does not have a number for each of 10 rounds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("side", ["base", "now"])

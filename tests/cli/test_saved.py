@@ -22,6 +22,8 @@ from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.sites.chains import Frame
 
+from ..report.html.read import Page, row
+
 DATA = Path(__file__).parent.parent / "data"
 HERE = Environment((("made", "1"),), "cpu", "")
 RECORDS = (
@@ -91,6 +93,14 @@ class TestShow:
         code, out, _ = run("show", sited, "--by", "site", "--type", "Cast", "--format", "json")
         assert [row["site"] for row in json.loads(out)["rows"]] == [site for _, site, _ in rows[1:4]]
         assert "  nets.py:12 in as_float  " in run("show", sited, "--by", "site", "--type", "Cast")[1]
+
+    def test_the_page_has_the_lines_that_by_site_has(self, run: Run, sited: str) -> None:
+        _, out, _ = run("show", sited, "--by", "site", "-t", "0", "--format", "csv")
+        lines = [[row["site"], row["op"], row["calls"]] for row in csv.DictReader(io.StringIO(out))]
+        assert run("show", sited, "-o", "page.html")[0] == 0
+        page = Page(Path("page.html").read_text(encoding="utf-8"))
+        assert [cells[:3] for cells in page.tables["lines"][1:]] == lines
+        assert row(page, "ops", "Cast")[1] == "14"  # lines are no rows of their own there
 
     def test_by_dtype_and_site_each_pair_of_dtypes_has_its_lines(self, run: Run, sited: str) -> None:
         double = RECORDS[1]._replace(
@@ -560,9 +570,12 @@ class TestCheck:
         [
             (
                 "Concat=1KiB",
-                "bytes moved by Concat (1 KiB) cannot be checked: made does not tell the bytes of aten::cat",
+                "bytes moved by Concat (1 KiB) cannot be checked: made does not report the bytes of aten::cat",
             ),
-            ("bytes=1GiB", "on bytes moved (1 GiB) cannot be checked: made does not tell the bytes of aten::cat here"),
+            (
+                "bytes=1GiB",
+                "on bytes moved (1 GiB) cannot be checked: made does not report the bytes of aten::cat here",
+            ),
             ("Concat[float64]=0", "'Concat[float64]' cannot be counted: made does not tell the dtypes of Concat"),
             ("Cast=1KiB", ""),
             ("*[float64]=0", ""),
@@ -581,13 +594,17 @@ class TestCheck:
             (
                 {"host_peak_memory": 8},
                 "peak_memory=1KiB",
-                "is the memory of the host, which host_memory limits",
+                "the recorded memory is the host's; limit it with host_memory",
             ),
             ({"host_peak_memory": 8}, "host_memory=1KiB", ""),
             ({"host_peak_memory": 4096}, "host_memory=1KiB", "4 KiB (budget: 1 KiB)"),
             ({"host_peak_memory": 8, "peak_memory": 4096}, "peak_memory=1KiB", "4 KiB (budget: 1 KiB)"),
             ({"peak_memory": 8}, "peak_memory=1KiB", ""),
-            ({"peak_memory": 8}, "host_memory=1KiB", "cannot be checked: peak_memory limits it where no device"),
+            (
+                {"peak_memory": 8},
+                "host_memory=1KiB",
+                "cannot be checked: without an accelerator, limit it with peak_memory",
+            ),
         ],
     )
     def test_memory_of_the_host_and_of_the_device_are_two_facts(
@@ -753,7 +770,7 @@ class TestWhatCannotBeSeen:
         save("b.json", made(RECORDS[0], RECORDS[1]._replace(device_ns=None, host_ns=None)))
         code, out, err = run("show", "b.json", "--only-ops")
         assert (code, out.split()[0::3]) == (0, ["conv1", "cast_a"])
-        assert err == "opprof: b.json: 3 calls have no time and are in no sum, the first of Cast\n"
+        assert err == "opprof: b.json: 3 calls have no time and are left out of sums; the first is of Cast\n"
 
     def test_limits_of_a_profile_with_steps_are_said_to_hold_for_each(self, run: Run) -> None:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))

@@ -86,7 +86,7 @@ def test_collectives_that_are_not_the_same_tell_nothing_about_waiting(
         end = -1 if rank else 1
         (tmp_path / f"{rank}.json").write_text(text.replace("gloo:all_reduce", "gloo:all_gather", end), "utf-8")
     out = run(capsys, "show", str(tmp_path), "--rank", "all")[1]
-    assert "\nthe profiles do not hold the same collectives, so they do not tell who waited for whom; record" in out
+    assert "\nthe profiles do not hold the same collectives, so it is unknown who waited for whom; record" in out
     spread = json.loads(run(capsys, "show", str(tmp_path), "--rank", "all", "--format", "json")[1])["spread"]
     assert (spread["waits"], spread["remark"].partition(",")[0]) == (
         None,

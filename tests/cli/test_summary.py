@@ -163,7 +163,7 @@ def test_the_series_of_github_action_benchmark(run_json: str, capsys: pytest.Cap
     ("text", "said"),
     [
         (None, "run.json: cannot be read: No such file or directory"),
-        ('{"schema": 4, "tests": 1}', "run.json: is not what --opprof-json writes: "),
+        ('{"schema": 4, "tests": 1}', "run.json: is no valid file of --opprof-json: "),
         (
             '{"environment": {}, "schema": 4, "tests": {}}',
             "run.json: is a baseline file; name the JSON of pytest --opprof",

@@ -352,7 +352,7 @@ class TestRenamedFile:
         result = suite("--opprof")
         result.stdout.fnmatch_lines(
             [
-                "test_m.py is gone, and has baselines of 2 tests that test_n.py has none of. If it was renamed: opprof"
+                "test_m.py is gone; its baselines have 2 tests that test_n.py lacks. If it was renamed: opprof"
                 " baselines move test_m.py test_n.py",
                 "opprof: 2 tests measured, 0 ok, 2 without baseline",
             ]
@@ -383,7 +383,7 @@ class TestRenamedFile:
         result = suite("--opprof-update")
         result.stdout.fnmatch_lines(
             [
-                "test_m.py is gone, and was it renamed to test_n.py? *has a baseline of test_b already*",
+                "test_m.py is gone. Was it renamed to test_n.py? *has a baseline of test_b already*",
                 "baselines of 2*",
             ]
         )
@@ -449,7 +449,7 @@ class TestTwoFiles:
         model(pytester, f"Cast={3 - (reverted == 0)}", mark="rounds=10")  # what the calls say now
         result = suite("--opprof")
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines(["times not judged, the baseline's times are of other calls (*: *::test_a"])
+        result.stdout.fnmatch_lines(["times not judged, the baseline's times belong to other calls (*: *::test_a"])
         checked = pytester.run(*OPPROF, "baselines", "check")
         assert checked.ret == 1
         checked.stdout.fnmatch_lines(["*test_m.py.times.json: *'test_a'*'body'*: is of other calls; *"])

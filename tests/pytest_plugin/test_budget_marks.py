@@ -149,7 +149,10 @@ def test_b():
         ("opprof(warmup=-1)", "opprof(warmup=) is -1; write an int of 0 or more"),
         ("opprof(tolerance=10)", "opprof(tolerance=) is 10; write a percentage such as '10%'"),
         ("opprof(timing='fast')", "opprof(timing=) is 'fast'; write 'async' or 'sync'"),
-        ("opprof(numpy='every')", "opprof(numpy=) is gone: each op of NumPy is seen, on any array. Leave it out"),
+        (
+            "opprof(numpy='every')",
+            "opprof(numpy=) was removed: opprof sees each op of NumPy, on any array. Leave it out",
+        ),
         ("opprof(baseline=1)", "opprof(baseline=1): write True or False"),
         ("opprof(roundz=3)", "unknown keyword of opprof() 'roundz': did you mean 'rounds'*"),
         ("opprof(20)", "opprof(20): write keywords, such as opprof(rounds=20), or opprof(False) to leave a test out"),
@@ -199,7 +202,7 @@ def test_not_cached(): fake.launch("Add")
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "opprof could not measure *::test_empty: nothing was recorded: no op ran*say op_budget(calls=0)",
+            "opprof could not measure *::test_empty: nothing was recorded: no op ran*op_budget(calls=0)",
             "  calls: 1 (budget: 0)",
         ]
     )
@@ -357,7 +360,7 @@ def test_an_update_of_a_suite_with_no_marks_is_a_usage_error_that_says_what_to_d
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof: error: no baseline was written: no test that was collected has a mark. *: add --opprof-all",
+            "opprof: error: no baseline was written: no collected test has a mark. *: add --opprof-all",
             "opprof: nothing was measured: *",
         ]
     )

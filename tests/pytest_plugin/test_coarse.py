@@ -217,7 +217,7 @@ def test_one_process_that_is_fast_enough_lets_it_pass(
 def test_what_cannot_be_measured_again_is_no_ok(slower: Callable[..., pytest.RunResult], by_strict: bool) -> None:
     result = slower(BackendError("it broke"), flags=("--opprof-noise=fail",) if by_strict else ())
     result.assert_outcomes(passed=not by_strict, failed=by_strict)
-    why = "CPU time: 3.9 s (baseline: 12 ms), x325, and could not be measured again: it broke"
+    why = "CPU time: 3.9 s (baseline: 12 ms), x325, but could not be re-measured: it broke"
     result.stdout.fnmatch_lines([f"times not judged, {why}: test_m.py::test_a", "*0 ok, 1 too noisy to judge*"])
 
 
@@ -235,7 +235,7 @@ def test_wall_time_on_a_busy_machine_has_no_verdict_and_cpu_time_has(
     monkeypatch.setattr(Watch, "busy", lambda watch: busy)
     result = slower(look(12, 220), cpu=12, wall=220, flags=("--opprof-noise=warn",))
     result.assert_outcomes(passed=1)
-    said = f"times not judged, wall time: 220 ms (baseline: 12 ms), x18.3, which says little while {busy}: *"
+    said = f"times not judged, wall time: 220 ms (baseline: 12 ms), x18.3, unreliable while {busy}: *"
     result.stdout.fnmatch_lines([said, "*1 too noisy to judge*"])
     slower(flags=("--opprof-noise=warn",)).assert_outcomes(failed=1)
 
@@ -248,7 +248,7 @@ def test_a_wait_beside_other_tests_has_no_verdict_and_cpu_time_has(
     result = slower(look(12, 220), cpu=12, wall=220)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["times not judged, wall time: *, which says little while other tests run at the same time: *"]
+        ["times not judged, wall time: *, unreliable while other tests run at the same time: *"]
     )
     slower().assert_outcomes(failed=1)
 
@@ -340,7 +340,7 @@ def test_a_body_without_an_op_has_a_time(
     result = suite("--opprof-update")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["test_m.py::test_a: no op ran, or none that a backend sees, so only its time and calls of Python * compared*"]
+        ["test_m.py::test_a: no op ran, or no backend sees it, so only its time and calls of Python * compared*"]
     )
     result = suite("--opprof")
     result.assert_outcomes(passed=1)

@@ -49,7 +49,7 @@ def test_calls_that_are_the_same_alone_fail_the_test(more: Callable[..., pytest.
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof: test_m.py::test_a does more; measuring it alone in a fresh process",
+            "opprof: test_m.py::test_a ran more ops than its baseline; re-running it in a fresh process to confirm",
             "  Cast: 5 calls (baseline: 3)",
             "  (confirmed in a fresh process)",
             "FAILED test_m.py::test_a - Cast 3 -> 5",
@@ -60,9 +60,9 @@ def test_calls_that_are_the_same_alone_fail_the_test(more: Callable[..., pytest.
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        ([look(3), look(3)], "alone in a fresh process it does no more than the baseline"),
-        ([look(2), look(2)], "alone in a fresh process it does no more than the baseline"),
-        ([look(5), look(3)], "the second time in a process it does what is in the baseline"),
+        ([look(3), look(3)], "in a fresh process it stays within the baseline"),
+        ([look(2), look(2)], "in a fresh process it stays within the baseline"),
+        ([look(5), look(3)], "its second run in a process matches the baseline"),
     ],
 )
 def test_calls_that_depend_on_what_ran_before_pass_and_that_is_said(
@@ -70,7 +70,7 @@ def test_calls_that_depend_on_what_ran_before_pass_and_that_is_said(
 ) -> None:
     result = more(*found)
     result.assert_outcomes(passed=1)
-    remark = f"Cast: 5 calls (baseline: 3); but {why}, so that depends on what ran before"
+    remark = f"Cast: 5 calls (baseline: 3); but {why}, so the difference comes from tests that ran before"
     result.stdout.fnmatch_lines([f"test_m.py::test_a: {remark}", "opprof: 1 test measured, 1 ok*"])
     result.stdout.no_fnmatch_line("*keep what became cheaper*")
 
@@ -92,7 +92,7 @@ def test_a_second_look_that_finds_something_else_excuses_nothing(
 def test_calls_that_differ_in_each_process_say_what_to_do(more: Callable[..., pytest.RunResult]) -> None:
     result = more(look(4), look(6))
     result.assert_outcomes(failed=1)
-    advice = "what varies from run to run is kept as a range: record it again"
+    advice = "record the baseline again: it stores varying calls as a range"
     result.stdout.fnmatch_lines([f"  (alone in a fresh process: Cast 4. {advice})"])
 
 
@@ -126,16 +126,16 @@ def test_one_process_looks_at_the_tests_of_a_file_but_only_a_fresh_one_excuses(
     monkeypatch.setattr(Pool, "second", SECOND)
     result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(failed=3, passed=2)
-    said = [line for line in result.outlines if "onfirmed in" in line or "alone in a fresh process" in line]
+    said = [line for line in result.outlines if "onfirmed in" in line or "in a fresh process" in line]
     of_others = "test_m.py::test_of_others"
     assert said == [
-        "opprof: test_m.py::test_a[0] does more; measuring it alone in a fresh process",
-        f"opprof: {of_others} does more; measuring it alone in a fresh process",
+        "opprof: test_m.py::test_a[0] ran more ops than its baseline; re-running it in a fresh process to confirm",
+        f"opprof: {of_others} ran more ops than its baseline; re-running it in a fresh process to confirm",
         "  (confirmed in a fresh process)",
         "  (confirmed in another process)",
         "  (confirmed in another process)",
-        f"{of_others}: Log: 1 call (baseline: 0); but alone in a fresh process it does no more than the baseline,"
-        " so that depends on what ran before",
+        f"{of_others}: Log: 1 call (baseline: 0); but in a fresh process it stays within the baseline,"
+        " so the difference comes from tests that ran before",
     ]
 
 
@@ -204,7 +204,7 @@ def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) ->
     suite("--opprof-update")
     result = suite("--opprof", "-n2", "--dist=each", "-k", "test_b")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["test_m.py::test_b: Cast: 2 calls (baseline: 0); but the second time in *"])
+    result.stdout.fnmatch_lines(["test_m.py::test_b: Cast: 2 calls (baseline: 0); but its second run in *"])
 
 
 @pytest.mark.processes
@@ -230,7 +230,9 @@ def test_a(opprof):
         real.setattr(Pool, "alone", ALONE)
         result = suite("--opprof")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*looks slower; measuring it in process 2", "*so that depends on what ran before"])
+    result.stdout.fnmatch_lines(
+        ["*looks slower; measuring it in process 2", "*so the difference comes from tests that ran before"]
+    )
 
 
 SOFTMAX = """
@@ -253,7 +255,9 @@ def test_work_is_confirmed_as_calls_are(
     looks(monkeypatch, alone, alone)
     result = suite("--opprof")
     result.assert_outcomes(**{outcome: 1})
-    result.stdout.fnmatch_lines(["opprof: test_m.py::test_a does more; measuring it alone in a fresh process"])
+    result.stdout.fnmatch_lines(
+        ["opprof: test_m.py::test_a ran more ops than its baseline; re-running it in a fresh process to confirm"]
+    )
 
 
 def test_work_that_differs_in_each_process_says_what_to_do(
@@ -266,7 +270,7 @@ def test_work_that_differs_in_each_process_says_what_to_do(
     looks(monkeypatch, alone, alone)
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    advice = "what varies from run to run is kept as a range: record it again"
+    advice = "record the baseline again: it stores varying calls as a range"
     result.stdout.fnmatch_lines([f"  (alone in a fresh process: Softmax less work. {advice})"])
 
 
@@ -292,8 +296,8 @@ def test_what_a_repeat_does_again_is_kept_and_what_an_import_does_once_is_left_o
     result.stdout.fnmatch_lines(
         [
             "  Pow: 1 call (baseline: 0)",
-            "  (confirmed in a fresh process; 2 ops (Exp, Sin) left out, which a repeat does not do again, as an"
-            " import does not)",
+            "  (confirmed in a fresh process; 2 ops (Exp, Sin) left out: a repeat does not run them again, like an"
+            " import)",
             "Exp * first use",
             "FAILED test_m.py::test_a - Pow 0 -> 1",
         ]

@@ -251,10 +251,10 @@ def test_times_of_another_machine_are_not_judged_and_both_are_named(judge: Judge
 @pytest.mark.parametrize(
     ("answers", "excused", "looked"),
     [
-        ([answer(1), answer(1)], "alone in a fresh process it does no more than the baseline", ""),
-        ([answer(1, Add=2), answer(1)], "the second time in a process it does what is in the baseline", ""),
+        ([answer(1), answer(1)], "in a fresh process it stays within the baseline", ""),
+        ([answer(1, Add=2), answer(1)], "its second run in a process matches the baseline", ""),
         ([answer(1, Add=2)], "", "confirmed in a fresh process"),
-        ([answer(1, Add=3)], "", "alone in a fresh process: Add 3. what varies from run to run is kept as a range"),
+        ([answer(1, Add=3)], "", "alone in a fresh process: Add 3. record the baseline again"),
         ([Answer({}, "failed: it broke")], "", "not confirmed in a fresh process: failed: it broke"),
         ([answer(1, Add=2), Answer({}, "")], "", "not confirmed in a fresh process: the window was not opened there"),
         ([BackendError("it ended")], "", "not confirmed in a fresh process: it ended"),
@@ -275,7 +275,7 @@ def test_a_run_confirms_for_so_long_and_no_longer(judge: Judge) -> None:
     test = judge(answer(1), base={BODY: calls(Add=1)})
     test.judging.looks.left_s = -1
     (window,) = test.first(body=TWICE)
-    assert window.looked == "not confirmed in a fresh process: this run has spent 60 s on that"
+    assert window.looked == "not confirmed in a fresh process: the 60 s limit of this run was reached"
     assert test.others.asked == []
 
 
@@ -349,7 +349,7 @@ def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(judge: Judge,
     test = judge(given, base={BODY: TIMED})
     (window,) = test.settled(test.first(body=SLOW))
     assert (window.verdict, window.findings) == (Verdict.NOISY, [])
-    assert f"looks slower, and could not be measured again: {why}" in window.untimed
+    assert f"looks slower, but could not be re-measured: {why}" in window.untimed
     assert len(test.others.asked) == 1
 
 
@@ -358,7 +358,7 @@ def test_a_run_looks_again_for_so_long_and_no_longer(judge: Judge) -> None:
     test.judging.looking_left_s = -1
     (window,) = test.settled(test.first(body=SLOW))
     assert (window.verdict, test.others.asked) == (Verdict.NOISY, [])
-    assert "this run has spent 300 s on that; measure it by itself" in window.untimed
+    assert "the 300 s limit of this run was reached; run this test alone" in window.untimed
 
 
 def test_nobody_waits_for_the_times_of_a_test_that_fails_whatever_they_are(judge: Judge) -> None:

@@ -75,4 +75,4 @@ def test_strict_fails_it(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess(*flags, "--opprof-update")
     result = pytester.runpytest_subprocess(*flags, "--opprof", "--opprof-strict")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines([f"*test_starts?popen?: {SAID}: --opprof-strict wants all of them seen"])
+    result.stdout.fnmatch_lines([f"*test_starts?popen?: {SAID}: --opprof-strict requires all of them"])

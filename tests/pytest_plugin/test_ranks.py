@@ -138,7 +138,7 @@ def test_a_test_that_fails_on_one_rank_keeps_no_baseline_and_nobody_waits_for_it
         file.write("    fake.launch('Add')\n")
     run = Run(model, 2, ("--opprof-update", "--opprof-ranks=equal", "--opprof-json=run.json"), FAIL="1")
     assert run.status == [1, 1]
-    assert "ranks were to be compared, and on rank 1 the test itself failed" in run.printed[0]
+    assert "ranks could not be compared: on rank 1 the test itself failed" in run.printed[0]
     assert "[rank 1] E       ValueError: of its own" in run.printed[1]
     assert baseline(model) == {"test_a": {"ops": {"Copy": {"calls": 2}}}}
     assert [path.name for path in model.glob("*.json")] == ["run.json"]

@@ -89,7 +89,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = torchrun(folder, 2, "--opprof-update")
     assert "baselines of 2 tests: 2 new" in run.stdout, run.stdout + run.stderr
     assert re.search(
-        r"^which lines ask for their ops was recorded\n  wrote .*test_dist.py.sites.json$", run.stdout, re.M
+        r"^the source lines of their ops were recorded\n  wrote .*test_dist.py.sites.json$", run.stdout, re.M
     )
     return folder
 

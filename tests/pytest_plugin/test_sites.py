@@ -69,7 +69,7 @@ def casting(pytester: pytest.Pytester, suite: Suite) -> Callable[..., pytest.Run
 
 
 PLACE = "casts.py:3 in narrowed  `return x.astype(np.float32)`"
-LOOK = "opprof: test_m.py::test_a fails; measuring it alone in a fresh process to see which lines ask for its ops"
+LOOK = "opprof: test_m.py::test_a fails; re-running it in a fresh process to look up source lines"
 
 
 # --- where it is looked at
@@ -155,8 +155,8 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
             f"    +1  {PLACE}  1 -> 2",
             "where Cast comes from (4 calls):",
             f"     4  {PLACE}",
-            "test_m.py::test_a window one: when it was looked at once more: half of it was not seen",
-            "test_m.py::test_a window two: when it was looked at once more: half of it was not seen",
+            "test_m.py::test_a window one: when it was re-run: half of it was not seen",
+            "test_m.py::test_a window two: when it was re-run: half of it was not seen",
         ]
     )
     assert result.stdout.str().count("half of it") == 2
@@ -186,7 +186,7 @@ def test_what_a_backend_says_of_one_more_round_is_told_once(pytester: pytest.Pyt
         """
     )
     result = suite("--opprof", "--opprof-backend=numpy")
-    said = "when it was looked at once more: not seen: ufuncs of late, first imported in the window"
+    said = "when it was re-run: not seen: ufuncs of late, first imported in the window"
     result.stdout.fnmatch_lines([f"test_m.py::test_a: {said}"])
     assert result.stdout.str().count("not seen") == 1
 
@@ -213,7 +213,7 @@ def test_a_backend_that_tells_no_lines_starts_no_process(
     )
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: the fake backend tells no lines"])
+    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: the fake backend records no source lines"])
     result.stdout.no_fnmatch_line("*where Cast*")
     assert asked == []
 
@@ -242,7 +242,7 @@ def test_why_a_backend_told_no_line_is_said_and_what_to_do(
     result.stdout.fnmatch_lines([f"which lines ask for Cast is not known: {hint}"])
     monkeypatch.setattr(Recording, "sites", lambda self, tests: {test.id: {"body": {}} for test in tests})
     result = casting(run="--opprof-update", budget="Cast=1")
-    result.stdout.fnmatch_lines([f"test_m.py::test_a: which lines ask for the ops is not known: {hint}"])
+    result.stdout.fnmatch_lines([f"test_m.py::test_a: source lines are unknown: {hint}"])
 
 
 def test_after_the_allowance_of_a_run_no_process_is_started(
@@ -251,7 +251,7 @@ def test_after_the_allowance_of_a_run_no_process_is_started(
     monkeypatch.setattr(looks_module, "CONFIRMING_S", -1)
     monkeypatch.setattr(body, "measure_again", lambda *_, **__: [])
     result = casting()
-    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: this run has spent -1 s on that"])
+    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: the -1 s limit of this run was reached"])
     assert asked == []
 
 
@@ -400,7 +400,7 @@ def test_times_of_a_run_with_lines_are_neither_judged_nor_kept(casting: Any, pyt
     before = {path: path.read_text() for path in pytester.path.rglob("baselines/*/*.json")}
     result = casting("--opprof-sites", budget="Cast=1", rounds=10)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*times not judged, lines that ask for ops were recorded*(--opprof-sites)*"])
+    result.stdout.fnmatch_lines(["*times not judged, source lines were recorded*(--opprof-sites)*"])
     casting("--opprof-sites", run="--opprof-update", budget="Cast=1", rounds=10)
     files = pytester.path.rglob("baselines/*/*.json")
     assert {path: path.read_text() for path in files if not path.name.endswith(".sites.json")} == before

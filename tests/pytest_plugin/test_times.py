@@ -236,7 +236,7 @@ def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(
     result = suite("--opprof")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        [f"times not judged, looks slower, and could not be measured again: {reason}; device time: *"]
+        [f"times not judged, looks slower, but could not be re-measured: {reason}; device time: *"]
     )
     assert suite("--opprof", "--opprof-noise=fail").ret == 1
 
@@ -275,7 +275,7 @@ def test_a_fresh_process_that_hangs_is_ended(
     model(pytester, 900, more=f"    if {ELSEWHERE}: {HANG}\n")
     end_at_once(monkeypatch)
     result = suite("--opprof")
-    result.stdout.fnmatch_lines(["*could not be measured again: a fresh process took more than 300 s; device time:*"])
+    result.stdout.fnmatch_lines(["*could not be re-measured: a fresh process took more than 300 s; device time:*"])
     with pytest.raises(ProcessLookupError):
         os.kill(int(os.readlink("pid")), 0)
 
@@ -417,7 +417,7 @@ NOT_COMPARED = [
     (lambda times: times.clear(), "the baseline has no times"),
     (
         lambda times: [each.update(calls_digest="0") for each in times.values()],
-        "the baseline's times are of other calls (pytest --opprof-update records them again)",
+        "the baseline's times belong to other calls (pytest --opprof-update records them again)",
     ),
     (lambda times: [each.update(threads=4) for each in times.values()], "threads differ: 4 before, 1 now"),
 ]
@@ -434,7 +434,7 @@ def test_what_is_not_compared_passes_with_a_warning_and_fails_a_strict_run(
     result.stdout.fnmatch_lines([f"times not judged, {why}: test_m.py::test_a"])
     strict = suite("--opprof", "--opprof-strict")
     strict.assert_outcomes(failed=1)
-    advice = "--opprof-strict wants a verdict; pytest test_m.py::test_a --opprof-update records them here"
+    advice = "--opprof-strict requires a verdict; pytest test_m.py::test_a --opprof-update records them here"
     strict.stdout.fnmatch_lines([f"times of test_m.py::test_a not judged, {why}: {advice}"])
     suite("--opprof-update", "--opprof-strict").assert_outcomes(passed=1)
     thrice(pytester)
@@ -574,8 +574,8 @@ def test_times_of_a_throttled_gpu_are_never_called_slower_and_counts_are_judged_
 def test_a_tolerance_that_no_stored_baseline_can_hold_is_told(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
     told = (
-        "the tolerance is below 10%, which no stored baseline can hold: unchanged tests will be called slower, too."
-        " --opprof-against=REV sees less: test_m.py::test_a"
+        "the tolerance is below 10%, too small for a stored baseline: unchanged tests will be called slower, too."
+        " --opprof-against=REV detects smaller slowdowns: test_m.py::test_a"
     )
     suite("--opprof", "--opprof-tolerance=9.9%").stdout.fnmatch_lines([told])
     suite("--opprof", "--opprof-tolerance=10%").stdout.no_fnmatch_line("the tolerance is*")

@@ -186,7 +186,7 @@ def test_a_backend_that_does_not_tell_when_is_named(
     monkeypatch.setattr(EventLog, "ran", lambda *args: None)
     pytester.makepyfile(test_m=MODEL)
     result = suite("--opprof", "--opprof-traces=traces")
-    result.stdout.fnmatch_lines(["no trace: fake, which does not tell when its ops ran"])
+    result.stdout.fnmatch_lines(["no trace: fake, which does not record when its ops ran"])
     assert not found(pytester)
 
 

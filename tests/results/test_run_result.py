@@ -92,7 +92,7 @@ def test_what_is_strange_travels_and_is_no_end_of_the_run() -> None:
     (found,) = converted(json.loads(json.dumps(plain(sent))), TestRecord).windows
     assert (found.name, found.host_ns, found.facts["peak_memory"]) == ("body", (-7, 3), (2**80, -1))
     assert found.environment.frameworks == {"torch": "2.13"}
-    assert next(found.misfits()) == "the wall time has not a number for each of 2000000 rounds"  # in a file
+    assert next(found.misfits()) == "the wall time does not have a number for each of 2000000 rounds"  # in a file
 
 
 def test_an_environment_is_the_same_again() -> None:

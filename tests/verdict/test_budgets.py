@@ -295,6 +295,6 @@ def test_any_mark_is_a_budget_or_a_usage_error(limits: dict[str, object]) -> Non
 
 
 def test_only_takes_ops_whatever_their_dtypes() -> None:
-    message = r"op_budget\(only=\['MatMul\[float32\]'\]\): takes ops, whatever their dtypes; a limit is"
+    message = r"op_budget\(only=\['MatMul\[float32\]'\]\): takes op names without dtypes; limit dtypes with"
     with pytest.raises(UsageError, match=message):
         Budget.parse([], {"only": ["MatMul[float32]"]})

@@ -112,7 +112,7 @@ def test_collectives_are_of_the_ranks_of_their_group() -> None:
 
 
 def test_why_nobody_knows_who_waited_is_said() -> None:
-    assert "which ranks communicate with which" in str(spread([did(1, group=None), did(1, group=None)]).waits)
+    assert "which ranks communicate" in str(spread([did(1, group=None), did(1, group=None)]).waits)
     for other in (did(1), did(1, 2, op="AllGather")):
         assert "do not hold the same collectives" in str(spread([did(1, 2), other]).waits)
     assert spread([did(), did(1)]).waits is None

@@ -68,7 +68,7 @@ def html(saved: SavedProfile, name: str, when: Times | None = None) -> str:
         cards=_cards(saved, side, total),
         totals=list(_totals(saved, total, when)) if side == "device" and total else [],
         hints=[
-            (hint, _anchor(hint, names[hint.row]))
+            (hint, _anchor(hint, names[hint.row]), "device time" if hint.row == "breakdown" else hint.row)
             for hint in hints(saved, whole, when.every_range if when else ())[:_HINTS]
         ],
         remarks=[*saved.remarks, *query.untimed(saved)],

@@ -30,8 +30,8 @@ _RANK_ROWS: Final = 200
 _ORDER: Final = {status: place for place, status in enumerate([*WORDS, "ok"])}
 
 
-def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
-    """Return the page of a *run*, with *remarks* on the whole of it."""
+def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()) -> str:
+    """Return the page of a *run*, with *remarks* on the whole of it; *doubts* stand below the headline."""
     tests = [_Test(number, test, run.against) for number, test in enumerate(run.tests)]
     tests.sort(key=lambda test: (test.kind != "bad", _ORDER[test.result.status], -test.more, -test.damage_ns))
     calm = sorted((test for test in tests if test.kind == "ok"), key=lambda test: -(test.now_ns or 0))
@@ -44,6 +44,7 @@ def html(run: RunResult, remarks: Sequence[str] = ()) -> str:
     return rendered(
         "run.html.j2",
         run=run,
+        doubts=doubts,
         failing=len(failing),
         allowed=list(dict.fromkeys(line for test in run.tests for window in test.windows for line in window.allowed)),
         others=[test for test in tests if test.result.outcome == "failed" and test.result.id not in failing],

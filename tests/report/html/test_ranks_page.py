@@ -60,7 +60,7 @@ def test_it_says_who_waited_for_whom() -> None:
 
 def test_it_says_why_nobody_knows_who_waited() -> None:
     unknown = rank(1e6, 1, Collective("AllReduce", None, 0, 1e6))
-    assert "do not tell which ranks communicate with which" in page_of(unknown, unknown).text
+    assert "do not record which ranks communicate" in page_of(unknown, unknown).text
 
 
 def test_ranks_without_times_and_with_other_steps_are_said_to_be_so() -> None:

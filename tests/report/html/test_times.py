@@ -53,7 +53,7 @@ def test_ranges_and_the_ops_in_them_are_a_tree_that_opens() -> None:
     assert tree.startswith("40 ns together 40 ns 100% forward 2 calls 40 ns 100% aten::conv2d 1 call")
     small = [(HOST, f"r{n}", Kind.RANGE, 10 * n, 5) for n in range(130)]
     page = page_of(timeline(*small, (HOST, "large", Kind.RANGE, 5000, 9000)))
-    assert "Host time by range and op ranges and the ops in them, as long as they ran; 9.65 us together" in page.text
+    assert "Time by range and op ranges and the ops in them, as long as they ran; 9.65 us together" in page.text
     assert "9 us 93.3% large 1 call" in page.text
     assert "and 130 smaller, 650 ns together" in page.text
     assert "by range and op" not in page_of(timeline((HOST, "aten::add", Kind.OP, 0, 10))).text

@@ -63,7 +63,7 @@ for (const command of all("code.cmd")) {
 const narrow = matchMedia("(max-width:600px)");
 const cards = () => {
   for (const table of narrow.matches ? all("table:not(.cards-of)") : []) {
-    const labels = all("thead tr > *", table).map(each => each.textContent.trim());
+    const labels = all("thead tr > *", table).map(each => each.innerText.trim().replace(/\s+/g, " "));
     for (const row of table.tBodies[0].rows) {
       for (const cell of row.cells) {
         if (cell.cellIndex && labels[cell.cellIndex]) cell.dataset.l = labels[cell.cellIndex];
