@@ -119,7 +119,7 @@ def _said(found: History, folder: Path, *, is_cut: bool) -> Iterator[str]:
         oldest = found.commits[0]
         yield (
             f"this clone is shallow: changes of {folder} before {oldest.name[:9]} of {oldest.day} are not in it"
-            " (git fetch --unshallow brings it; actions/checkout needs fetch-depth: 0)"
+            " (git fetch --unshallow brings them; actions/checkout needs fetch-depth: 0)"
         )
     yield from (f"{unread}; it counts as not changed" for unread in found.unread)
 

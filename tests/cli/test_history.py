@@ -133,7 +133,7 @@ def test_a_shallow_clone_says_what_it_does_not_have(
     monkeypatch.chdir("shallow")
     assert main(["history"]) == 0
     out, err = capsys.readouterr()
-    assert "opprof history: this clone is shallow: what changed in baselines before " in err
+    assert "opprof history: this clone is shallow: changes of baselines before " in err
     assert "actions/checkout needs fetch-depth: 0" in err
     assert out.splitlines()[3].split()[:4] == ["Cast", "3", "->", "5"]
 
