@@ -19,7 +19,7 @@ from .remote import location
 
 _TAKES = {"kernels": ("name", "type", "top"), "breakdown": (), "ranges": ("name", "top")}
 """Other lists, and which of the options of the list of ops they take."""
-_TOP = 3
+_TOP = 10
 """Rows of a table, unless more are asked for."""
 
 

@@ -58,7 +58,7 @@ def test_its_ops_are_known_to_marks_and_commands(example: pytest.Pytester) -> No
     example.makepyfile(TEST.replace("Decompress=0", "Decompres=0"))
     run(example, "--opprof").stdout.fnmatch_lines(["*unknown op 'Decompres': did you mean 'Decompress'?*"])
     done = opprof("ops", "zlib.compress")
-    assert (done.stdout, done.stderr) == ("Compress  zlib         zlib.compress\n", "")
+    assert (done.stdout, done.stderr) == ("Compress  zlib  zlib.compress\n", "")
     assert opprof("selfcheck", "--backend", "zlib").stdout.splitlines()[-1] == "opprof: 12 ok, 3 left out"
 
 

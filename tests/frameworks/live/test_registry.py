@@ -119,8 +119,8 @@ def test_what_a_backend_calls_its_ops_is_known_where_it_is_installed(
     install(mine=f"{__name__}:Mine", broken="no_such_module:backend")
     assert main.main(["ops", "mine.clamp0", "mine.special"]) == 0
     listed = capsys.readouterr()
-    assert "mine         mine.clamp0 mine.clamp0_\n" in listed.out
-    assert "MyOp  mine         mine.special\n" in listed.out
+    assert "mine       mine.clamp0 mine.clamp0_\n" in listed.out
+    assert "MyOp  mine       mine.special\n" in listed.out
     assert listed.err.startswith("opprof: backend 'broken' (no_such_module:backend) does not load")
     assert names.meaning("mine.clamp0_").op == "Relu"
     assert [profile.stats(name).calls for name in ("mine.clamp0", "MyOp", "mine.spec*", "MyO*")] == [(0,)] * 4
