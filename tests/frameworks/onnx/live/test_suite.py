@@ -117,25 +117,25 @@ def test_baselines_are_written_pass_ten_times_and_fail_with_the_op(run: Run, pyt
     for change, lines in {
         "cast in a loop": [
             "op regression: test_sessions.py::test_loop *onnxruntime*",
-            "  Cast: 28 calls (baseline: 14)",
+            "  *Cast: 28 calls (baseline: 14)*",
             "FAILED test_sessions.py::test_loop - *Cast 14 -> 28*",
         ],
         "more nodes": [
             "op regression: *::test_half *",
-            "  MatMul: 4 calls (baseline: 3)",
+            "  *MatMul: 4 calls (baseline: 3)*",
             "FAILED *::test_half *",
         ],
         "lost fusion": [
             "op regression: *::test_mlp *",
-            "  Relu: 1 call (baseline: 0)",
+            "  *Relu: 1 call (baseline: 0)*",
             "FAILED *::test_mlp - *Relu*",
         ],
         "extra copy": [
-            "  Concat: 1 call (baseline: 0)",
-            "  Slice: 1 call (baseline: 0)",
+            "  *Concat: 1 call (baseline: 0)*",
+            "  *Slice: 1 call (baseline: 0)*",
             "FAILED *::test_attention - *",
         ],
-        "wider dtype": ["  MatMul: float64 (baseline: float32)*", "FAILED *::test_dtype - *"],
+        "wider dtype": ["  *MatMul* float64 (baseline: float32)*", "FAILED *::test_dtype - *"],
     }.items():
         result = run("--opprof", change=change)
         result.stdout.fnmatch_lines_random(lines)
@@ -148,7 +148,7 @@ def test_two_workers_find_what_one_process_wrote(run: Run) -> None:
     run("--opprof", "-n2").assert_outcomes(passed=10)
     result = run("--opprof", "-n2", change="lost fusion")
     result.assert_outcomes(passed=9, failed=1)
-    result.stdout.fnmatch_lines(["  Relu: 1 call (baseline: 0)"])
+    result.stdout.fnmatch_lines(["  *Relu: 1 call (baseline: 0)*"])
 
 
 def test_two_frameworks_are_in_one_baseline(run: Run, pytester: pytest.Pytester) -> None:
