@@ -126,7 +126,7 @@ def test_one_process_looks_at_the_tests_of_a_file_but_only_a_fresh_one_excuses(
     monkeypatch.setattr(Pool, "second", SECOND)
     result = suite("--opprof", "--opprof-backend=numpy")
     result.assert_outcomes(failed=3, passed=2)
-    said = [line for line in result.outlines if "onfirmed in" in line or "in a fresh process" in line]
+    said = [line for line in result.outlines if "onfirmed in" in line or "re-running it" in line]
     of_others = "test_m.py::test_of_others"
     assert said == [
         "opprof: test_m.py::test_a[0] ran more ops than its baseline; re-running it in a fresh process to confirm",
@@ -134,9 +134,9 @@ def test_one_process_looks_at_the_tests_of_a_file_but_only_a_fresh_one_excuses(
         "  (confirmed in a fresh process)",
         "  (confirmed in another process)",
         "  (confirmed in another process)",
-        f"{of_others}: Log: 1 call (baseline: 0); but in a fresh process it stays within the baseline,"
-        " so the difference comes from tests that ran before",
     ]
+    excused = f"{of_others}: Log: 1 call (baseline: 0); but *, so the difference comes from tests that ran before"
+    result.stdout.fnmatch_lines([excused])
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_a_longer_trace_fails_though_what_runs_is_the_same_whatever_the_module_c
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  ops traced for the programs that ran: * (baseline: *)",
+            "  ops traced for the programs that ran: * (baseline: *)*",
             "where ops traced for the programs that ran come from (*):",
             "  +*  test_m.py:* in test_step  `step(jnp.ones((8, 8)))`  * -> *",
         ]
