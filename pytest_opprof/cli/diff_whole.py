@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..frameworks.files import formats
 from ..profile.saved import OUTSIDE, SavedProfile, op_of
 from ..report.tables import NAME, RELATIVE, TIME, Column, Table
-from ..timeline.breakdown import breakdown
+from ..timeline.breakdown import IDLE, breakdown
 from ..timeline.ranges import ranges
 from ..units import format_ns
 from ..verdict import query
@@ -24,11 +24,11 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "communication_ns": ("communication, nothing computed", "communication took longer that nothing was computed in"),
     "copying_ns": ("copying, nothing else", "copies took longer"),
     "not_asked_ns": (
-        "idle: host had launched nothing",
+        IDLE["not_asked_ns"],
         "the device was idle longer, as the host launched the next work later",
     ),
-    "not_begun_ns": ("idle: launched, not started", "launched work began later"),
-    "unexplained_ns": ("idle: unknown", "the device was idle longer"),
+    "not_begun_ns": (IDLE["not_begun_ns"], "launched work began later"),
+    "unexplained_ns": (IDLE["unexplained_ns"], "the device was idle longer"),
     "idle_ns": ("idle", "the device was idle longer"),
 }
 """Parts of the time of a step: the name of each, and the reason that one of them grew."""
@@ -111,7 +111,7 @@ def reason(base: Whole, now: Whole, floor_ns: float, tolerance: float) -> str:
         return ""
     explained = "not_asked_ns" in base.times and "not_asked_ns" in now.times
     # Idle time is the sum of its causes, where these are known.
-    left_out = {"idle_ns"} if explained else {"not_asked_ns", "not_begun_ns", "unexplained_ns"}
+    left_out = {"idle_ns"} if explained else {*IDLE}
     known = [name for name in _PARTS if name not in left_out and name in base.times and name in now.times]
     more, part = max(((now.times[name] - base.times[name], _PARTS[name][1]) for name in known), default=(0, ""))
     longer = f"the step takes {format_ns(now.times['wall'] - base.times['wall'])} longer"

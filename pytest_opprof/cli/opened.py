@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..baselines.entry import Baselines
     from ..results.run_result import RunResult
 
+Document = dict[str, Any] | None
+"""The JSON of a file that was read to see what it is."""
 _HEAD_BYTES = 4096
 _SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
 """No profile has it: the JSON of a run begins with it, a baseline file has it behind its environment."""
@@ -38,7 +40,7 @@ class Opened:
     """How a message asks for one."""
 
     @classmethod
-    def read(cls, path: Path, asked: Asked) -> Self:
+    def read(cls, path: Path, asked: Asked, document: Document) -> Self:
         """Read it. Raises TraceError, BaselineError and UsageError."""
         raise NotImplementedError
 
@@ -54,7 +56,7 @@ class Profiles(Opened):
     NAME_ONE = "a saved profile"
 
     @classmethod
-    def read(cls, path: Path, asked: Asked) -> Self:
+    def read(cls, path: Path, asked: Asked, document: Document) -> Self:
         """Read it. Raises TraceError and UsageError."""
         each, left_out = reading.read(path, asked)
         return cls(path, each, left_out=left_out)
@@ -75,12 +77,12 @@ class RunFile(Opened):
     NAME_ONE = "the JSON of pytest --opprof --opprof-json=FILE"
 
     @classmethod
-    def read(cls, path: Path, asked: Asked) -> Self:
+    def read(cls, path: Path, asked: Asked, document: Document) -> Self:
         """Read it. Raises BaselineError."""
         # Imported here, with msgspec behind it: to read a profile needs none of it.
         from ..results.run_result import run_of_document
 
-        return cls(path, run_of_document(_document(path), path))
+        return cls(path, run_of_document(_document(path) if document is None else document, path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,11 @@ class BaselineFile(Opened):
     NAME_ONE = "a baseline file"
 
     @classmethod
-    def read(cls, path: Path, asked: Asked) -> Self:
+    def read(cls, path: Path, asked: Asked, document: Document) -> Self:
         """Read it. Raises BaselineError and UsageError."""
         from ..baselines import file
 
-        if "times" in _document(path):
+        if "times" in (_document(path) if document is None else document):
             calls = path.name.replace(".times.json", ".json")
             raise UsageError(f"{path}: holds the times of baselines; name the file of their calls, {calls}")
         return cls(path, file.load(path))
@@ -110,7 +112,7 @@ class BaselineFolder(Opened):
     NAME_ONE = "the folder of the baselines"
 
     @classmethod
-    def read(cls, path: Path, asked: Asked) -> Self:
+    def read(cls, path: Path, asked: Asked, document: Document) -> Self:
         """Return it. Raises UsageError where there is none."""
         if not path.is_dir():
             raise UsageError(f"there is no folder {path}; name that of the baselines with --dir")
@@ -125,20 +127,24 @@ def opened(path: Path | Url, asked: Asked, *kinds: type[_Kind]) -> _Kind:
 
     Raises TraceError, BaselineError, and UsageError for another kind.
     """
-    found = Profiles if isinstance(path, Url) or asked.source is not None else _kind(path, kinds)
+    found, document = (Profiles, None) if isinstance(path, Url) or asked.source is not None else _kind(path, kinds)
     for kind in kinds:
         if kind is found:
-            return kind.read(path, asked)  # type: ignore[arg-type]  # a Url only where workers read it
+            return kind.read(path, asked, document)  # type: ignore[arg-type]  # a Url only where workers read it
     raise UsageError(f"{path}: is {found.WHAT}; name {' or '.join(kind.NAME_ONE for kind in kinds)}")
 
 
-def _kind(path: Path, kinds: Sequence[type[Opened]]) -> type[Opened]:
-    """Return the kind of content of *path*; where it does not say, the kind that is asked for."""
+def _kind(path: Path, kinds: Sequence[type[Opened]]) -> tuple[type[Opened], Document]:
+    """Return the kind of content of *path*, and its JSON if it was read for that.
+
+    Where the content does not say, it is the kind that is asked for.
+    """
     if path.is_dir():
-        return BaselineFolder if BaselineFolder in kinds or _holds_baselines(path) else Profiles
+        return BaselineFolder if BaselineFolder in kinds or _holds_baselines(path) else Profiles, None
     if _is_ours(path):
-        return BaselineFile if {"environment", "times"} & _document(path).keys() else RunFile
-    return Profiles if Profiles in kinds or len(kinds) > 1 else kinds[0]
+        document = _document(path)
+        return BaselineFile if {"environment", "times"} & document.keys() else RunFile, document
+    return Profiles if Profiles in kinds or len(kinds) > 1 else kinds[0], None
 
 
 def _holds_baselines(folder: Path) -> bool:

@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..frameworks.files import formats
 from ..profile.saved import OUTSIDE, SavedProfile
 from ..report.tables import COUNT, NAME, TIME, Column, Kind, Table, json, style_of
-from ..timeline.breakdown import Breakdown, added, breakdown
+from ..timeline.breakdown import IDLE, Breakdown, added, breakdown
 from ..timeline.ranges import RangeTimes, ranges
 from ..timeline.spans import Kind as SpanKind
 from ..units import format_ns, format_share
@@ -24,12 +24,8 @@ _PARTS = {
     "copying_ns": "copying",
     "idle_ns": "idle",
     "overlapped_ns": "overlapped",
-    "not_asked_ns": "idle: host had launched nothing",
-    "not_begun_ns": "idle: launched, not started",
-    "unexplained_ns": "idle: unknown",
+    **IDLE,
 }
-_CAUSES = ("not_asked_ns", "not_begun_ns", "unexplained_ns")
-"""Parts of the idle time: only shown where a row has some of it."""
 _RANGE_COLUMNS = {
     "total_ns": Column("time", TIME),
     "ops": Column("ops", COUNT),
@@ -107,7 +103,8 @@ def _breakdown(
     devices = _by_device(rows)
     shown = [row for each in devices.values() for row in (*each, *([added(each)] if len(each) > 1 else []))]
     keys = (["device"] if len(devices) > 1 else []) + (["step"] if any(row.step for row in shown) else [])
-    parts = [name for name in _PARTS if name not in _CAUSES or any(getattr(row, name) for row in shown)]
+    # Parts of the idle time are only shown where a row has some of it.
+    parts = [name for name in _PARTS if name not in IDLE or any(getattr(row, name) for row in shown)]
     columns = [Column(key, NAME) for key in keys]
     columns += [Column(_PARTS[name], TIME if name == "total_ns" else _PART) for name in parts]
     cells = [[*(getattr(row, key) for key in keys), *(_part(row, name) for name in parts)] for row in shown]

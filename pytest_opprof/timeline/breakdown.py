@@ -42,6 +42,12 @@ class Breakdown:
     """The rest: the launch of the next work is not in the recording, or no work followed."""
 
 
+IDLE: Mapping[str, str] = {
+    "not_asked_ns": "idle: host had launched nothing",
+    "not_begun_ns": "idle: launched, not started",
+    "unexplained_ns": "idle: unknown",
+}
+"""The names of the parts of *idle*, by field."""
 TIMES = tuple(field.name for field in fields(Breakdown) if field.name.endswith("_ns"))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...profile.saved import OUTSIDE, SavedProfile
-from ...timeline.breakdown import Breakdown, added, breakdown
+from ...timeline.breakdown import IDLE, Breakdown, added, breakdown
 from ...timeline.chrome import of_steps
 from ...timeline.peak import Peak, peak
 from ...timeline.ranges import RangeTimes, ranges
@@ -28,9 +28,9 @@ PARTS: Final = (
 )
 """Of the time of a device that it worked in, with their colours."""
 CAUSES: Final = (
-    ("not_asked_ns", "idle: host had launched nothing", marks.FILLS["mute"]),
-    ("not_begun_ns", "idle: launched, not started", marks.PALE),
-    ("unexplained_ns", "idle: unknown", marks.SORTS["unknown"][0]),
+    ("not_asked_ns", IDLE["not_asked_ns"], marks.FILLS["mute"]),
+    ("not_begun_ns", IDLE["not_begun_ns"], marks.PALE),
+    ("unexplained_ns", IDLE["unexplained_ns"], marks.SORTS["unknown"][0]),
 )
 
 
