@@ -30,9 +30,8 @@ def with_environment(variables: dict[str, str]) -> None:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     (distributed,) = needed("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, worker_dashboard_address=None
-    ) as found:
+    # None would ask for port 8787, which another worker of this suite may hold.
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as found:
         yield found
 
 
