@@ -10,6 +10,7 @@ tensors of an op are needed; `prof.events()` and `key_averages()` take 40 to 100
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -200,7 +201,8 @@ class TorchBackend(Backend):
             from . import cuda  # only here: it imports the backend of CUDA
 
             made = (numbers[0], numbers[-1]) if numbers else (0, 0)
-            cuda.read(results.events() if results else [], log, options, contexts, looks, made)
+            with _uncollected():
+                cuda.read(results.events() if results else [], log, options, contexts, looks, made)
             if (driver := cuda_driver.opened()) and (ignored := driver.ignored_devices()):
                 log.remark(ignored)
             return
@@ -208,7 +210,8 @@ class TorchBackend(Backend):
             log.remark(_NO_KERNELS)
         if "torch_npu" in sys.modules and torch.npu.is_initialized():
             log.remark(_BESIDE_NPU)
-        _read(results, log, options, numbers, allocations)
+        with _uncollected():
+            _read(results, log, options, numbers, allocations)
         if log.communication_ns is not None and not asked_for_memory:
             log.forget_sizes()
 
@@ -375,6 +378,18 @@ def _launch(kernels: int, device: str = "cuda") -> None:
             scratch.fill_(0)  # zero_ would launch no kernel
     except RuntimeError as error:
         raise BackendError(f"the GPU reports an error: {error}") from None
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Read events without looking for garbage: of the many objects for them none refers to another."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _wait() -> int:
