@@ -12,7 +12,7 @@ from ....profile.event_log import EventLog
 from ...live.contract import Options
 from ..events import COMPILING, KINDS, MEMORY, WAITS, Role, logged, role, transfers
 from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
-from ..work import COPIES, Argument, Tensor, Work, called_again, work
+from ..work import COPIES, Argument, Tensor, Works, called_again, work
 from .marks import MARK
 from .sites import NODE, Sites
 
@@ -22,9 +22,8 @@ _NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
 _WORKERS = frozenset([Kind.COMPUTE, Kind.COPY, Kind.MOVE])
 
 
-# The work of the events of earlier windows, by the key of `TreeReader._work`: that of one op takes 0.1 ms.
-_DONE: dict[tuple[object, ...], Work] = {}
-_MOST_DONE = 10_000
+# The work of the events of earlier windows, by the key of `TreeReader._work`.
+_DONE = Works()
 
 
 class _Raw(NamedTuple):
@@ -245,10 +244,8 @@ class TreeReader:
         if found is None:
             done = _DONE.get(case)
             if done is None:
-                done = work(raw, [self._argument(value) for value in inputs] if reads else [made], attributes)
-                if len(_DONE) >= _MOST_DONE:
-                    _DONE.clear()
-                _DONE[case] = done
+                arguments = [self._argument(value) for value in inputs] if reads else [made]
+                done = _DONE.keep(case, work(raw, arguments, attributes))
             name = self.log.name(raw, done.dtypes, kind=known.kind, signature=done.signature)
             found = self._works[case] = name, ABSENT if done.nbytes is None else done.nbytes, done.flops
         return found

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from pytest_opprof.frameworks.live.contract import Options
-from pytest_opprof.frameworks.pytorch.live import event_tree
+from pytest_opprof.frameworks.pytorch import work
+from pytest_opprof.frameworks.pytorch.live import event_tree, kineto
 from pytest_opprof.frameworks.pytorch.live.event_tree import TreeReader
+from pytest_opprof.frameworks.pytorch.work import Works
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
@@ -33,10 +35,14 @@ from pytest_opprof.frameworks.pytorch.live.backend import _session  # noqa: E402
 from . import torch_programs as programs  # noqa: E402
 
 
-class Forgetful(dict[Any, Any]):
-    """A cache that remembers nothing."""
+class Forgetful(Works):
+    """It remembers nothing."""
 
-    def __setitem__(self, key: object, value: object) -> None: ...
+    def __setitem__(self, case: tuple[object, ...], work: Any) -> None: ...
+
+
+class _Nothing(dict[Any, Any]):
+    def __setitem__(self, case: object, found: object) -> None: ...
 
 
 def recorded(body: Callable[[], object]) -> Any:
@@ -53,7 +59,7 @@ def read(results: Any, *, remembers: bool) -> OpProfile:
     reader = TreeReader(log, Options(), results.events)
     with pytest.MonkeyPatch.context() as patch:
         if not remembers:
-            reader._works = Forgetful()
+            reader._works = _Nothing()
             patch.setattr(event_tree, "_DONE", Forgetful())
         reader.walk(results.experimental_event_tree())
     log.knows_flops = True
@@ -154,9 +160,19 @@ def test_events_are_read_as_if_nothing_were_known_of_equal_ones(body: Callable[[
                 np.testing.assert_array_equal(getattr(again.columns, field.name), getattr(alone.columns, field.name))
 
 
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_flat_events_are_sorted_as_if_nothing_were_known_of_equal_ones(
+    body: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = recorded(body).events()
+    known = [kineto.recorded(events) for _ in range(2)]
+    monkeypatch.setattr(kineto, "_DONE", Forgetful())
+    assert known == [kineto.recorded(events)] * 2
+
+
 def test_the_work_of_earlier_windows_is_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_tree, "_DONE", {})
-    monkeypatch.setattr(event_tree, "_MOST_DONE", 3)
+    monkeypatch.setattr(event_tree, "_DONE", Works())
+    monkeypatch.setattr(work, "_MOST_WORKS", 3)
     results = recorded(alike)
     expected = read(results, remembers=False)
     assert [stats.op for stats in read(results, remembers=True).ops] == [stats.op for stats in expected.ops]
