@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
@@ -87,8 +87,6 @@ class TorchBackend(Backend):
         """When the last of them ended."""
         self._has_freed = False
         """Whether `_free_unheard` was called in this process."""
-        self._looked: Mapping[int, Look] = {}
-        """What NVML said after the last window."""
 
     def unavailable(self) -> str | None:
         """Return an error if torch is missing, else None."""
@@ -149,7 +147,7 @@ class TorchBackend(Backend):
         session = _session(options, on_gpu, all_threads)
         if on_gpu:
             _wait()
-        looks = [_look(self._looked)] if on_gpu else []
+        looks = [_look()] if on_gpu else []
         older = [torch.empty(1)] if options.memory and not self._has_freed else []
         _start(session)
         contexts = 0
@@ -176,8 +174,7 @@ class TorchBackend(Backend):
             if on_gpu:
                 mark()
                 contexts = _wait()
-                self._looked = _look(looks[0])
-                looks.append(self._looked)
+                looks.append(_look())
         finally:
             if lists_allocations:
                 allocations = list_of_allocations.stop()
@@ -413,11 +410,11 @@ def _wait() -> int:
     return 1
 
 
-def _look(earlier: Mapping[int, Look]) -> dict[int, Look]:
+def _look() -> dict[int, Look]:
     from ...nvidia.live import driver as cuda_driver
     from ...nvidia.live import nvml
 
-    return nvml.look(cuda_driver.opened(), earlier)
+    return nvml.look(cuda_driver.opened())
 
 
 def _read(

@@ -1074,6 +1074,7 @@ def test_a_gpu_that_was_shared_disturbed_the_window_in_which_pytorch_used_it(
 
     said, x = Nvml(), torch.ones(4)
     monkeypatch.setattr(nvml, "_opened", lambda: (said, ""))
+    monkeypatch.setattr(nvml, "_last", {})
     said.processes.append(process(2**22))
     with window() as found:
         x.half()
