@@ -108,6 +108,8 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
     kind = meaning(raw).kind
     if kind is Kind.COMMUNICATION:
         return _collective(raw, arguments)
+    if raw in formulas.SEQUENCES and tensors and (shape := formulas.sequence(raw, tensors[-1].dtype, attributes)):
+        arguments = tensors = [Tensor(tensors[-1].dtype, shape)]
     shapes = [each.shape if isinstance(each, Tensor) else None for each in arguments]
     result, flops = formulas.result_of(raw, shapes, attributes)
     nbytes = _together(tensors)

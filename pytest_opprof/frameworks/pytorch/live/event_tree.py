@@ -11,7 +11,7 @@ from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ...live.contract import Options
 from ..events import COMPILING, KINDS, MEMORY, WAITS, Role, logged, role, transfers
-from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
+from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES, SEQUENCES
 from ..work import COPIES, Argument, Tensor, Works, called_again, work
 from .marks import MARK
 from .sites import NODE, Sites
@@ -222,7 +222,7 @@ class TreeReader:
         is_move = kind is Kind.MOVE or raw in COPIES
         counts = kind not in _NEVER_COUNT or raw in COPIES
         looked_at = counts, is_move, is_move or raw in HAVE_FLOPS
-        makes, needs_attributes = raw in FACTORIES, raw in NEEDS_ATTRIBUTES
+        makes, needs_attributes = raw in FACTORIES, raw in NEEDS_ATTRIBUTES or raw in SEQUENCES
         by_inputs = not (makes or needs_attributes)
         return _Raw(name, told, kind in _WORKERS, looked_at, makes, needs_attributes, by_inputs)
 
@@ -234,7 +234,7 @@ class TreeReader:
         raw, attributes, made = event.name, tuple[object, ...](), None
         reads = any(key[1:]) and not known.makes  # a dtype, or a list that is not empty
         if known.needs_attributes:
-            attributes = tuple(self._attributes(event))
+            attributes = tuple(self._attributes(event, inputs))
             key.append(str(attributes))
         if not reads:
             made = self._made(event)
@@ -267,7 +267,9 @@ class TreeReader:
                     return made if isinstance(made, Tensor) else None
         return None
 
-    def _attributes(self, event: Any) -> Sequence[object]:
+    def _attributes(self, event: Any, inputs: Sequence[Any]) -> Sequence[object]:
+        if event.name in SEQUENCES:
+            return [None if type(value) is self._tensor else value for value in inputs]
         if self._attributes_by_correlation is None:
             self._attributes_by_correlation = {
                 each.correlation_id(): each for each in self._flat() if each.name() in NEEDS_ATTRIBUTES
