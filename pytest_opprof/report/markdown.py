@@ -96,6 +96,8 @@ def _head(run: RunResult) -> Iterator[str]:
     if run.stale:
         yield f"{plural(len(run.stale), 'stale baseline')}: `opprof baselines prune` removes them."
     yield from (f"\n**error:** {escaped(error[:2000])}" for error in run.errors[:_ROWS])
+    if len(run.errors) > _ROWS:
+        yield f"\n... and {plural(len(run.errors) - _ROWS, 'more error')}; see the log"
     yield ""
 
 

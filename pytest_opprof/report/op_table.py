@@ -49,8 +49,7 @@ def table(
     title = f"window {window.name}, {plural(window.numbers.rounds, 'round')}:"
     lines = [TextLine(style.write(title))] if window.name != BODY else []
     lines += style.lines(Table(found.columns, rows, senses))
-    if len(shown) < len(told):
-        lines.append(TextLine(f"... and {len(told) - len(shown)} more ops ({more})"))
+    lines += map(TextLine, style.left_out(len(told) - len(shown), "op", more))
     return [*lines, *(TextLine(style.write(line)) for line in _total(window))]
 
 
@@ -87,9 +86,8 @@ def kernels(found: Sequence[KernelStats], top: int, style: Style = PLAIN) -> lis
     ]
     if not rows:
         return []
-    left_out = len(found) - len(rows)
-    more = [TextLine(f"... and {left_out} more kernels (--opprof-json has them)")] if left_out else []
-    return [TextLine(""), *style.lines(Table(columns, rows)), *more]
+    more = style.left_out(len(found) - len(rows), "kernel", "--opprof-json has them")
+    return [TextLine(""), *style.lines(Table(columns, rows)), *map(TextLine, more)]
 
 
 def _measured(window: JudgedWindow) -> tuple[Table, list[bool]]:

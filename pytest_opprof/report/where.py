@@ -17,6 +17,7 @@ from ..verdict.compare import Row
 from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Verdict
 from .colours import TextLine
+from .tables import PLAIN
 
 _LINES = 5
 """So many lines are shown, unless all are."""
@@ -122,9 +123,8 @@ class _Op:
             notes = self._notes(here)
             said = f"{sum(site.calls for site in here):6}  {line}"
             yield TextLine(said + (f"  ({'; '.join(notes)})" if notes else ""))
-        left_out = len(others) - len(shown) + (0 if left is None else max(len(self.grown) - left, 0))
-        if left_out:
-            yield TextLine(f"... and {plural(left_out, 'more line')} ({more})")
+        missing = len(others) - len(shown) + (0 if left is None else max(len(self.grown) - left, 0))
+        yield from map(TextLine, PLAIN.left_out(missing, "line", more))
 
     def _size(self, sites: Sequence[SiteCalls]) -> tuple[int, ...]:
         """Return a key that orders lines by FLOPs, then bytes, where they grew; then by calls."""
@@ -179,8 +179,7 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
     for line in sorted(by_line, key=lambda line: (-grew[line], order[line]))[:_LINES]:
         yield TextLine(f"  {line}" + ("  (new)" if line in new else ""), "worse")
         yield TextLine(f"      {', '.join(by_line[line])}")
-    if len(by_line) > _LINES:
-        yield TextLine(f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})")
+    yield from map(TextLine, PLAIN.left_out(len(by_line) - _LINES, "line", more))
 
 
 def _called(op: str) -> str:
