@@ -39,9 +39,9 @@ class _Line(NamedTuple):
 
 def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine]:
     """Return the source lines of each op that fails a *window*; *more* says how to see the lines left out."""
-    if window.asked and window.sites_lost:
-        asked = ", ".join(map(_called, window.asked))
-        return [_BLANK, TextLine(f"which lines ask for {asked} is not known: {window.sites_lost}")]
+    unknown = list(map(TextLine, window.unknown_lines))
+    if unknown and window.sites_lost:
+        return [_BLANK, *unknown]
     rows, consequences = {row.op: row for row in (window.diff.rows if window.diff else ())}, window.consequences
     ops = [
         _Op(
@@ -60,9 +60,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
     else:
         then = window.diff.then if window.diff else ""
         lines += [line for op in ops for line in (_BLANK, *op.text(then, None if every_line else _LINES, more))]
-    if ops and window.base_sites_lost:
-        lines.append(TextLine(f"(which lines are new is not known: {window.base_sites_lost})"))
-    return lines
+    return [*lines, *(unknown if ops else [])]
 
 
 class _Op:

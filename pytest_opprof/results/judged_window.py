@@ -29,7 +29,7 @@ from ..verdict.python_limits import counted_as
 from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
-from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
+from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult, unknown_lines
 
 # If FLOPs exceed the tolerance, bytes that grew by less than this are not looked up by line, and vice versa.
 _WORK_GREW = 1.01
@@ -310,6 +310,12 @@ class JudgedWindow:
             if more:
                 found[op] = tuple(GrownLine(self._line(op, each.place), each.more, each.is_new, by) for each in more)
         return found
+
+    @property
+    def unknown_lines(self) -> list[str]:
+        """The sentences about source lines that are unknown although users will want to see them."""
+        lost, base_lost = (why if self.asked else "" for why in (self.sites_lost, self.base_sites_lost))
+        return unknown_lines(self.told, lost, base_lost if self.numbers.sites else "")
 
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
         """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""

@@ -75,7 +75,7 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
         numbers,
         diff=compare(base, now, TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED),
         looked="not confirmed in a fresh process: it was lost",
-        sites_lost="this run has spent 60 s on that",
+        sites_lost="the 60 s limit was reached",
         trace_lacks="work of a GPU",
     )
     told = "\n".join(line.text for line in failure("t.py::a", [judged], "", Shown(top=1)))
@@ -83,7 +83,7 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
     test.windows = [judged.result("CPU", parallel=False, compared=True)]
     text = markdown(run(test))
     assert "- not confirmed in a fresh process: it was lost\n" in text
-    assert "- source lines for Cast are not known: this run has spent 60 s on that\n" in text
+    assert "- source lines for Cast are unknown: the 60 s limit was reached\n" in text
     assert "- no trace: work of a GPU\n" in text
     for said in (judged.looked, judged.sites_lost, judged.trace_lacks):
         assert said in told

@@ -107,7 +107,7 @@ class _Window:
 
     @property
     def lost(self) -> list[str]:
-        """Which lines are not known, and why."""
+        """The sentences about unknown source lines."""
         return self.result.unknown_lines
 
     @property

@@ -86,8 +86,8 @@ def test_a_page_says_what_the_terminal_says_of_a_finding() -> None:
     test.windows = [structs.replace(window, **lost) for window in test.windows]
     text = page_of(test).text
     assert "(not confirmed in a fresh process: the run has spent 60 s)" in text
-    assert "? source lines for Cast are not known: the backend tells no lines" in text
-    assert "? which of these lines are new is not known: the base could not be measured" in text
+    assert "? source lines for Cast are unknown: the backend tells no lines" in text
+    assert "? it is unknown which of these lines are new: the base could not be measured" in text
     assert "? no trace: work of a GPU" in text
     test.windows = [structs.replace(window, trace="t.json") for window in test.windows]
     assert "Timeline: opprof open t.json (not in it: work of a GPU)" in page_of(test).text
