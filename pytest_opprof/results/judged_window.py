@@ -24,7 +24,7 @@ from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.consequences import with_consequences
-from ..verdict.findings import Finding
+from ..verdict.findings import RANKS, Finding, joined
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -145,7 +145,7 @@ class JudgedWindow:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
         lost += [Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead]
-        return [*([] if self.excused else self._with_causes(self._found[0])), *lost]
+        return [*([] if self.excused else self._found[0]), *lost]
 
     def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return the *findings*, each followed by its known cause; a cause shared by several appears once."""
@@ -233,7 +233,8 @@ class JudgedWindow:
     @property
     def findings(self) -> list[Finding]:
         """All findings that fail the test."""
-        return [*self._with_causes(self.budget), *self.differences, *self.regressions]
+        limits, regressions = joined(self.budget, self.regressions, self.diff.then if self.diff else "")
+        return self._with_causes([*limits, *self.differences, *regressions])
 
     @property
     def consequences(self) -> set[str | None]:
@@ -284,6 +285,7 @@ class JudgedWindow:
             f"{len(ops)} ops +{calls} calls at {line.file}:{line.line}",
             tuple(op for op in ops if op),
             line,
+            over_budget=any(each.over_budget for each in together),
         )
         at = next(number for number, each in enumerate(findings) if each.op == ops[0] and each.rule in of_calls)
         return [*others[:at], first, *together, *others[at:]]
@@ -298,7 +300,7 @@ class JudgedWindow:
         found = []
         for op, by_rank in self.ranks_differ.items():
             said = on_ranks(dict(enumerate(by_rank)))
-            found.append(Finding("ranks", op, f"{op}: calls differ between ranks: {said}", f"{op} {said}"))
+            found.append(Finding(RANKS, op, f"{op}: calls differ between ranks: {said}", f"{op} {said}"))
         return found
 
     @property

@@ -20,7 +20,7 @@ from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
-from ..verdict.findings import Finding
+from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Finding
 from ..verdict.quantities import FACTS, SUMS, is_fact, named, word
 from ..verdict.verdicts import Verdict
 
@@ -292,6 +292,11 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     by_rank: Annotated[
         tuple[RankNumbers, ...], Meta(description="The numbers of each rank; empty for a single one.")
     ] = ()
+
+    @property
+    def beside_changes(self) -> dict[str | None, str]:
+        """By op, what a table says of it beside its change since the baseline: ``over budget``, ``ranks differ``."""
+        return {each.op: kind for each in self.findings for kind in each.kinds if kind in (RANKS_DIFFER, OVER_BUDGET)}
 
     @property
     def unknown_lines(self) -> list[str]:

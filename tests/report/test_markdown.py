@@ -92,6 +92,19 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
     assert (passes.looked, passes.sites_lost) == ("", "")  # nothing failed, so nobody needs them
 
 
+def test_a_growth_beyond_budget_and_baseline_is_told_once_with_both_remedies() -> None:
+    test = record_of("t.py::test_a", *CAST, Cast=2)
+    (finding,) = test.windows[0].findings
+    assert (finding.text, finding.over_budget) == ("Cast: 3 calls (budget: 2, baseline: 1)", True)
+    assert test.status == "over budget"
+    text = markdown(run(test))
+    assert "<summary>▲ <code>t.py::test_a</code>: Cast: 3 calls (budget: 2, baseline: 1)</summary>" in text
+    assert "| <code>Cast</code> | 1 → 3 |  | over budget, more calls |" in text
+    assert "| <code>Cast</code> | ▲ over budget, more calls | 1 |" in text
+    update = "<code>pytest t.py::test_a --opprof-update</code>"
+    assert f"raise the limit in its <code>op_budget</code> mark, then {update}" in text
+
+
 def test_lines_that_ask_for_more_come_first() -> None:
     test = record_of("t.py::test_a", *CAST)
     old, grown, new = (SourceLine("model.py", number, "forward", f"line {number}") for number in (3, 5, 7))

@@ -61,9 +61,9 @@ def test_a_test_opens_to_findings_ops_lines_limits_and_the_command() -> None:
     sites = {"Cast": (SiteCalls(3, (SourceLine("model.py", 40, "forward", "x.astype(f8) @ w"),), dtypes="f4->f8"),)}
     test.windows = [structs.replace(window, sites=sites) for window in test.windows]
     page = page_of(test)
-    assert "▲ Cast: 3 calls (budget: 0..2)" in page.text
-    assert "▲ Cast: 3 calls (baseline: 1)" in page.text
-    assert row(page, "1", "Cast")[:3] == ["Cast", "▲ more calls", "1 → 3"]
+    assert "▲ Cast: 3 calls (budget: 0..2, baseline: 1)" in page.text
+    assert "▲ Cast: 3 calls (baseline: 1)" not in page.text
+    assert row(page, "1", "Cast")[:3] == ["Cast", "▲ over budget, more calls", "1 → 3"]
     assert row(page, "1", "Add")[:3] == ["Add", "", "2"]
     assert row(page, "limits", "▲ Cast calls")[2:4] == ["3", "0..2"]
     assert row(page, "limits", "device time")[2:4] == ["5 us", "1 s"]
