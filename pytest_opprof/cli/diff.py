@@ -199,7 +199,7 @@ class _OfProfiles:
         yield TextLine(style.write(f"{self.base.told}  [{before}] -> {self.now.told}  [{after}]"))
         if before != after:
             yield TextLine(f"the environments differ: {_SO_MAY_OPS}")
-        yield from (TextLine(style.write(f"  {finding}"), "worse") for finding in self.window.regressions)
+        yield from (TextLine(style.write(f"  {finding}"), "worse") for finding in self.window.findings)
         yield from (TextLine(style.write(f"  {better}"), "better") for better in self.diff.improvements())
         times, why = self._whole()
         yield from [TextLine(""), *style.lines(times)] if times else []

@@ -142,8 +142,7 @@ def _text(
         return
     top = _TOP if arguments.top is None else arguments.top
     yield style.text(_ops(found, ops[:top], shown))
-    if len(ops) > top:
-        yield f"... and {len(ops) - top} more ops (--top {len(ops)} shows them)"
+    yield from style.left_out(len(ops) - top, "op", f"--top {len(ops)} shows them")
     for op in ops if arguments.op else ():
         yield from ["", f"{terminal(op.op)}, each commit:", style.text(_steps(found, op))]
 

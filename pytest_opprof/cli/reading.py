@@ -208,7 +208,7 @@ def _read_in_parallel(found: Sequence[formats.Found], how: How, *, skips: bool) 
         except BrokenProcessPool:
             raise TraceError(
                 "a process that read one of these profiles was killed, perhaps for lack of memory. Read one at a"
-                f" time:{_names(found)}"
+                f" time:{listed(found)}"
             ) from None
         except BaseException:
             # One that cannot be read, or Ctrl-C: the others are ended, and the pool waits until they are.
@@ -345,15 +345,16 @@ def _chosen(found: Sequence[formats.Found], path: Path | Url, rank: str | None) 
     if len(chosen) == 1:
         return chosen
     if not chosen:
-        raise UsageError(f"{path}: has no rank {rank}; it holds{_names(found)}")
+        raise UsageError(f"{path}: has no rank {rank}; it holds{listed(found)}")
     told_apart = len({each.rank for each in chosen} - {None}) == len(chosen)
     how = "choose one by --rank N, or --rank all" if told_apart else "name one, or say --rank all for each of them"
-    raise UsageError(f"{path}: holds {len(chosen)} profiles; {how}:{_names(chosen)}")
+    raise UsageError(f"{path}: holds {len(chosen)} profiles; {how}:{listed(chosen)}")
 
 
-def _names(found: Sequence[formats.Found], most: int = 20) -> str:
-    lines = [f"\n  {terminal(str(each))}" for each in found[:most]]
-    return "".join(lines) + (f"\n  and {len(found) - most} more" if len(found) > most else "")
+def listed(names: Sequence[object], most: int = 20) -> str:
+    """Return the first *names*, a line each, for the end of an error message; and how many are left out."""
+    lines = [f"\n  {terminal(str(each))}" for each in names[:most]]
+    return "".join(lines) + (f"\n  and {len(names) - most} more" if len(names) > most else "")
 
 
 class _Progress:

@@ -27,7 +27,8 @@ def answer(
     if arguments.format in ("table", "markdown"):
         style = style_of(arguments.format)
         title = [style.write(str(found.place))] if whose else []
-        return "\n".join([*title, style.write(nothing) if nothing else style.text(table)])
+        below = style.left_out(len(kernels) - len(table.rows), "kernel", show_ops.ALL)
+        return "\n".join([*title, style.write(nothing) if nothing else style.text(table), *below])
     if nothing and whose:
         reading.say(found, nothing)
     if arguments.format == "csv":

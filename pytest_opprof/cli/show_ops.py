@@ -31,6 +31,8 @@ OPTIONS: Mapping[str, object] = {
 """Options of this list, each with its default (None: nothing)."""
 _CHOOSE = ("name", "type", "input_dtype", "min_time", "max_time", "only_ops")
 """Options that choose single ops: where one is given, these are shown, else a row for each canonical op."""
+ALL = "-t 0 shows them"
+"""How to see the rows below the top."""
 _LISTED = 8
 """Ops that an answer without rows names."""
 
@@ -86,7 +88,7 @@ def answer(
     if arguments.format in ("table", "markdown") and not arguments.only_ops:
         title = [style.write(str(found))] if whose else []
         return "\n".join([*title, *_text(saved, questions, style, with_copies=arguments.copy_time)])
-    answers = [query.answer(saved, question) for question in questions]
+    answers, missing = zip(*(query.answered(saved, question) for question in questions))
     for question, lines in zip(questions, answers):
         if not lines:
             reading.say(found, _nothing(saved, question))
@@ -101,6 +103,9 @@ def answer(
     if arguments.format == "csv":
         marks = [{**whose, **({"side": side} if len(sides) > 1 else {})} for side in sides]
         return [table.of(mark) for table, mark in zip(tables, marks)]
+    # On standard error: programs read an op a line.
+    for line in filter(None, style.left_out(sum(missing), "op", ALL)):
+        reading.say(found, line)
     return listing.names_text([line for lines in answers for line in lines], style)
 
 
@@ -232,12 +237,13 @@ def _text(saved: SavedProfile, questions: Sequence[Question], style: Style, *, w
     if with_copies:
         yield _copy_line(query.copy_time(saved, questions[0]))
     for question in questions:
-        lines = query.answer(saved, question)
+        lines, missing = query.answered(saved, question)
         yield from map(style.write, map(_selected, query.selection(saved, question)))
         if any(line.calls == 0 for line in lines):
             yield "0 calls: a part of calls that are counted in another row"
         yield ""
         yield style.text(listing.rows(lines)) if lines else style.write(_nothing(saved, question))
+        yield from style.left_out(missing, "op" if question.aggregate_by in ("", "op") else "row", ALL)
 
 
 def _selected(line: Line) -> str:

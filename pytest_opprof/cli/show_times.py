@@ -74,6 +74,7 @@ def answer(
         marked = [row for row in marked if pattern.search(row.name)]
     if not marked:
         raise UsageError(f"{found}: {_no_ranges(arguments)}")
+    number = len(marked)
     marked = marked[: arguments.top] if arguments.top else marked
     if arguments.format == "json":
         return {**whose, "source": saved.source, "ranges": json(_exact(marked))}
@@ -82,7 +83,8 @@ def answer(
     known = [name for name in _RANGE_COLUMNS if any(getattr(row, name) is not None for row in marked)]
     columns = [Column("range", NAME), Column("calls", COUNT), *(_RANGE_COLUMNS[name] for name in known)]
     cells = [[row.name, row.calls, *(getattr(row, name) for name in known)] for row in marked]
-    return _titled(found, saved, arguments, "", Table(columns, cells))
+    below = style_of(arguments.format).left_out(number - len(marked), "range", show_ops.ALL)
+    return "\n".join([_titled(found, saved, arguments, "", Table(columns, cells)), *below])
 
 
 def _exact(rows: Sequence[Breakdown] | Sequence[RangeTimes]) -> Table:

@@ -90,7 +90,7 @@ class Looks:
         if not self._settings.rank.is_alone:
             return [], f"{NO_FRESH} of {self._settings.rank.size}"
         if self.left_s < 0:
-            return [], f"the {CONFIRMING_S} s limit of this run was reached"
+            return [], f"the {CONFIRMING_S} s limit of this run was reached; run this test alone"
         begin = monotonic()
         try:
             if not afresh and (found := self._pool.second(test.file, test.id, times)):

@@ -81,11 +81,11 @@ class InStep:
         self._of_others, running = self._ranks.failures(_ENDING_S if is_first and not self._is_cut else 0)
         if is_first:
             failed = {rank: found for rank, found in self._of_others.items() if found}
-            self._summary.lines += [
-                f"failed on rank {rank}: {each.test} - {each.why}"
-                for rank, found in failed.items()
-                for each in found[:_SHOWN]
-            ]
+            for rank, found in failed.items():
+                self._summary.lines += [f"failed on rank {rank}: {each.test} - {each.why}" for each in found[:_SHOWN]]
+                if len(found) > _SHOWN:
+                    more = plural(len(found) - _SHOWN, "more failure")
+                    self._summary.lines.append(f"... and {more} on rank {rank} (its own output has them)")
             self._summary.elsewhere = [
                 f"{plural(len({each.test for each in found}), 'test')} failed on rank {rank}"
                 for rank, found in failed.items()

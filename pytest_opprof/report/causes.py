@@ -13,10 +13,8 @@ from ..results.run_result import RunResult, TestResult
 from ..results.test_id import is_file, split_id
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..units import plural
-from ..verdict.quantities import named, words
+from ..verdict.quantities import named
 
-VERDICTS = words(worse=True)
-"""The rules of findings that are regressions; others are limits of budgets."""
 WHOLE = "(whole window)"
 _MODULES = 5
 """A command that updates more of them names none."""
@@ -63,8 +61,8 @@ def rank_of(tests: Iterable[TestResult]) -> Rank:
 
 def accepting_all(run: RunResult) -> str:
     """Return the command that accepts all that fails a *run*; empty where it would record nothing."""
-    rules = {each.rule for test in run.failing for window in test.windows for each in window.findings}
-    if run.against or not rules & VERDICTS:
+    findings = [each for test in run.failing for window in test.windows for each in window.findings]
+    if run.against or not any(each.is_regression for each in findings):
         return ""
     modules = sorted({split_id(test.id)[0] for test in run.failing})
     asked = f" {shlex.join(modules)}" if len(modules) <= _MODULES and all(map(is_file, modules)) else ""
@@ -116,10 +114,10 @@ def _changes(window: WindowResult, *, fails: bool) -> Iterator[_Changed]:
     """
     rows, told = {row.op: row for row in window.rows}, set[str]()
     for finding in window.findings if fails else ():
-        what = finding.rule if finding.rule in VERDICTS else "over budget"
         for op in () if finding.adds else finding.ops or [WHOLE if finding.op is None else finding.op]:
-            yield op, True, what, None if op in told else rows.get(op), finding.line if finding.ops else None
-            told.add(op)
+            for what in finding.kinds:
+                yield op, True, what, None if op in told else rows.get(op), finding.line if finding.ops else None
+                told.add(op)
     for row in window.rows:
         if row.verdict.is_improvement:
             yield row.op, False, row.word, row, None
@@ -129,7 +127,7 @@ def by_function(run: RunResult) -> list[Failing]:
     """Return the failing tests by function and by finding, the largest group first."""
     found: dict[tuple[str, object], list[TestResult]] = {}
     for test in run.failing:
-        same = frozenset((window.name, each.rule, each.op) for window in test.windows for each in window.findings)
+        same = frozenset((window.name, *each.kinds, each.op) for window in test.windows for each in window.findings)
         found.setdefault((test.id.partition("[")[0], same), []).append(test)
     parts = [Failing(function, tuple(tests), _failing(tests[0])) for (function, _), tests in found.items()]
     return sorted(parts, key=lambda each: -len(each.tests))

@@ -10,7 +10,7 @@ from ..results.test_id import command, split_id
 from ..results.window_result import WindowResult, titled
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
-from .causes import VERDICTS, rank_of
+from .causes import rank_of
 
 
 def code_quality(run: RunResult) -> str:
@@ -34,7 +34,7 @@ def _entry(test: TestResult, window: WindowResult, finding: Finding, against: st
     path, line = (finding.line.file, finding.line.line) if finding.line else (split_id(test.id)[0], test.line or 1)
     says = f" `{finding.line.text}`" if finding.line and finding.line.text not in finding.text else ""
     accept = command(test.id, "--opprof-update", rank_of([test]))
-    accepts = f" (to accept: {accept})" if finding.rule in VERDICTS and not against else ""
+    accepts = f" (to accept: {accept})" if finding.is_regression and not against else ""
     return {
         "description": f"{titled(test.id, window.name)}: {finding}{says}{accepts}",
         "check_name": f"opprof {finding.rule}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
 from ..verdict.quantities import as_a_whole, named
-from .causes import VERDICTS, Failing, OpChange, accepting_all, by_function, by_op, rank_of
+from .causes import Failing, OpChange, accepting_all, by_function, by_op, rank_of
 from .ranks import RankSpread, rank_spreads, said
 from .tables import COUNT, Column, Kind, Table
 from .tables import markdown as rendered
@@ -96,6 +96,8 @@ def _head(run: RunResult) -> Iterator[str]:
     if run.stale:
         yield f"{plural(len(run.stale), 'stale baseline')}: `opprof baselines prune` removes them."
     yield from (f"\n**error:** {escaped(error[:2000])}" for error in run.errors[:_ROWS])
+    if len(run.errors) > _ROWS:
+        yield f"\n... and {plural(len(run.errors) - _ROWS, 'more error')}; see the log"
     yield ""
 
 
@@ -202,11 +204,10 @@ def _details(failing: Failing, against: str) -> Iterator[str]:
 
 def _window(window: WindowResult) -> Iterator[str]:
     """Yield the table of a window's ops, and the source lines of the ops that fail it."""
-    over = {finding.op for finding in window.findings}
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
     sums = {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
-    yield from rendered(_ops(window, over), padded=False)
+    yield from rendered(_ops(window), padded=False)
     number = len(window.rows) - len(sums) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     if sums:
@@ -235,8 +236,9 @@ def _window(window: WindowResult) -> Iterator[str]:
     yield ""
 
 
-def _ops(window: WindowResult, over: Collection[str | None]) -> Table:
-    """Return the first ops of a window; *over* are the ops that fail it, which come first."""
+def _ops(window: WindowResult) -> Table:
+    """Return the first ops of a window; ops that fail it come first."""
+    failing, beside = {finding.op for finding in window.findings}, window.beside_changes
     columns = [
         Column("op", _CODE),
         Column("calls", Kind(write=_calls), right=True),
@@ -245,9 +247,9 @@ def _ops(window: WindowResult, over: Collection[str | None]) -> Table:
     ]
     if window.rows:
         changed = [row for row in window.rows if not row.is_told_as_a_whole]
-        changed.sort(key=lambda row: row.op not in over)
+        changed.sort(key=lambda row: row.op not in failing)
         rows = [
-            [row.title, (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, over)]
+            [row.title, (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, beside)]
             for row in changed
         ]
     else:
@@ -256,9 +258,9 @@ def _ops(window: WindowResult, over: Collection[str | None]) -> Table:
                 each.op,
                 (None, Range(each.fewest_calls, each.most_calls)),
                 (None, each.fastest_ns if each.device_ns else None),
-                "over budget" if each.op in over else "",
+                beside.get(each.op, ""),
             ]
-            for each in sorted(window.stats, key=lambda stats: stats.op not in over)
+            for each in sorted(window.stats, key=lambda stats: stats.op not in failing)
         ]
     return Table(columns, rows[:_ROWS])
 
@@ -273,16 +275,16 @@ def _times(both: tuple[int | None, int | None]) -> str:
     return f"{old} → {new}" if old and new else new
 
 
-def _became(row: RowResult, over: Collection[str | None]) -> str:
-    became = row.word if row.verdict.is_change else "over budget" if row.op in over else ""
-    return ", ".join(filter(None, [became, row.work]))
+def _became(row: RowResult, beside: Mapping[str | None, str]) -> str:
+    became = row.word if row.verdict.is_change else ""
+    return ", ".join(filter(None, [beside.get(row.op, ""), became, row.work]))
 
 
 def _accepting(failing: Failing, against: str) -> str:
     """Return the steps that accept the change."""
-    rules = {finding.rule for window in failing.windows for finding in window.findings}
-    steps = ["raise the limit in its <code>op_budget</code> mark"] if rules - VERDICTS else []
-    if rules & VERDICTS and not against:
+    found = [finding for window in failing.windows for finding in window.findings]
+    steps = ["raise the limit in its <code>op_budget</code> mark"] if any(each.breaks_budget for each in found) else []
+    if any(each.is_regression for each in found) and not against:
         steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))
     return ", then ".join(steps) or "a line of a commit message accepts it (below)"
 

@@ -11,6 +11,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, plural
 from ..verdict.compare import Diff, Row
+from ..verdict.findings import OVER_BUDGET
 from ..verdict.quantities import as_a_whole
 from ..verdict.verdicts import Verdict
 from .colours import TextLine
@@ -32,7 +33,6 @@ from .tables import (
 
 _ROUNDED = 0.05
 """Below this share of a change, the part that no op explains is left out."""
-_OVER = "over budget"
 _FOR_PROGRAMS = ("op", "base_calls", "now_calls", "base_ns", "now_ns", "verdict")
 
 
@@ -49,8 +49,7 @@ def table(
     title = f"window {window.name}, {plural(window.numbers.rounds, 'round')}:"
     lines = [TextLine(style.write(title))] if window.name != BODY else []
     lines += style.lines(Table(found.columns, rows, senses))
-    if len(shown) < len(told):
-        lines.append(TextLine(f"... and {len(told) - len(shown)} more ops ({more})"))
+    lines += map(TextLine, style.left_out(len(told) - len(shown), "op", more))
     return [*lines, *(TextLine(style.write(line)) for line in _total(window))]
 
 
@@ -87,9 +86,8 @@ def kernels(found: Sequence[KernelStats], top: int, style: Style = PLAIN) -> lis
     ]
     if not rows:
         return []
-    left_out = len(found) - len(rows)
-    more = [TextLine(f"... and {left_out} more kernels (--opprof-json has them)")] if left_out else []
-    return [TextLine(""), *style.lines(Table(columns, rows)), *more]
+    more = style.left_out(len(found) - len(rows), "kernel", "--opprof-json has them")
+    return [TextLine(""), *style.lines(Table(columns, rows)), *map(TextLine, more)]
 
 
 def _measured(window: JudgedWindow) -> tuple[Table, list[bool]]:
@@ -110,7 +108,7 @@ def _measured(window: JudgedWindow) -> tuple[Table, list[bool]]:
             Range(stats.fewest_calls, stats.most_calls),
             stats.fastest_ns if stats.device_ns else None,
             stats.fastest_ns / total if total and stats.device_ns and stats.fastest_ns is not None else None,
-            _OVER if stats.op in over else "",
+            OVER_BUDGET if stats.op in over else "",
         ]
         for stats in ops
     ]
@@ -154,7 +152,7 @@ def _compared(window: JudgedWindow, diff: Diff) -> tuple[Table, list[bool]]:
 
 def _said(row: Row, *, is_over: bool) -> str:
     became = row.word if row.verdict.is_change else row.why
-    said = ", ".join(filter(None, [_OVER if is_over else "", became]))
+    said = ", ".join(filter(None, [OVER_BUDGET if is_over else "", became]))
     return said or (Verdict.OK.value if row.verdict is Verdict.OK else "")
 
 

@@ -12,6 +12,7 @@ from ..units import format_ns, format_share, plural
 from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Range, Spread, Waits
 from .tables import COUNT, EXACT_TIME, NAME, OP, RELATIVE, TIME, Column, Kind, Style, Table
 
+_ALL = "-t 0 shows them"
 TITLES = dict(zip(TOTALS, ("device time", "host time", "communication", "wall time")))
 
 
@@ -54,7 +55,7 @@ def text(found: Spread, names: Sequence[int] | Sequence[str], side: str, top: in
     if found.calls:
         yield f"calls differ between ranks, of {plural(len(found.calls), 'op')}:"
         yield from ("", style.text(_calls(found.calls[: top or None], ranks)))
-        yield from (*_left_out(len(found.calls), top), "")
+        yield from (*(style.left_out(len(found.calls) - top, "op", _ALL) if top > 0 else ()), "")
     else:
         yield "all ranks call the same ops, each as often"
     if found.times:
@@ -64,7 +65,7 @@ def text(found: Spread, names: Sequence[int] | Sequence[str], side: str, top: in
         )
         rows = [[row.op, *_between(row.between)] for row in found.times[: top or None]]
         yield from ("", style.text(Table([Column("op", NAME), *_between_columns(ranks, TIME)], rows)))
-        yield from _left_out(len(found.times), top)
+        yield from style.left_out(len(found.times) - top, "op", _ALL) if top > 0 else ()
     if isinstance(found.waits, str):
         yield from ("", found.waits)
     elif found.waits:
@@ -149,7 +150,3 @@ def plain(found: Spread, ranks: Sequence[int] | Sequence[str], side: str) -> dic
 
 def _plain(between: Any, ranks: Sequence[int] | Sequence[str]) -> dict[str, Any]:
     return {**asdict(between), "fastest": ranks[between.fastest], "slowest": ranks[between.slowest]}
-
-
-def _left_out(number: int, top: int) -> list[str]:
-    return [f"... and {plural(number - top, 'more op')} (-t 0 shows them)"] if 0 < top < number else []

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from ..escaping import csv_cell, terminal
 from ..escaping import markdown as escaped
-from ..units import format_bytes, format_change, format_flops, format_ns, format_share
+from ..units import format_bytes, format_change, format_flops, format_ns, format_share, plural
 from ..verdict.verdicts import Sense
 from .colours import TextLine
 
@@ -144,6 +144,13 @@ class Style:
         if not self.is_markdown:
             return text(table, self.width)
         return list(map(TextLine, markdown(table, padded=True)))
+
+    def left_out(self, number: int, row: str, how: str) -> list[str]:
+        """Return the lines below a table that lacks *number* rows, none for 0; *how* is ``-v shows them``."""
+        if number <= 0:
+            return []
+        # Markdown takes a line right below a table for one more row.
+        return [*([""] if self.is_markdown else []), f"... and {plural(number, f'more {row}')} ({how})"]
 
     def text(self, table: Table) -> str:
         """Return a table as text."""

@@ -17,6 +17,7 @@ from ..verdict.compare import Row
 from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Verdict
 from .colours import TextLine
+from .tables import PLAIN
 
 _LINES = 5
 """So many lines are shown, unless all are."""
@@ -38,9 +39,9 @@ class _Line(NamedTuple):
 
 def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine]:
     """Return the source lines of each op that fails a *window*; *more* says how to see the lines left out."""
-    if window.asked and window.sites_lost:
-        asked = ", ".join(map(_called, window.asked))
-        return [_BLANK, TextLine(f"which lines ask for {asked} is not known: {window.sites_lost}")]
+    unknown = list(map(TextLine, window.unknown_lines))
+    if unknown and window.sites_lost:
+        return [_BLANK, *unknown]
     rows, consequences = {row.op: row for row in (window.diff.rows if window.diff else ())}, window.consequences
     ops = [
         _Op(
@@ -59,9 +60,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
     else:
         then = window.diff.then if window.diff else ""
         lines += [line for op in ops for line in (_BLANK, *op.text(then, None if every_line else _LINES, more))]
-    if ops and window.base_sites_lost:
-        lines.append(TextLine(f"(which lines are new is not known: {window.base_sites_lost})"))
-    return lines
+    return [*lines, *(unknown if ops else [])]
 
 
 class _Op:
@@ -122,9 +121,8 @@ class _Op:
             notes = self._notes(here)
             said = f"{sum(site.calls for site in here):6}  {line}"
             yield TextLine(said + (f"  ({'; '.join(notes)})" if notes else ""))
-        left_out = len(others) - len(shown) + (0 if left is None else max(len(self.grown) - left, 0))
-        if left_out:
-            yield TextLine(f"... and {plural(left_out, 'more line')} ({more})")
+        missing = len(others) - len(shown) + (0 if left is None else max(len(self.grown) - left, 0))
+        yield from map(TextLine, PLAIN.left_out(missing, "line", more))
 
     def _size(self, sites: Sequence[SiteCalls]) -> tuple[int, ...]:
         """Return a key that orders lines by FLOPs, then bytes, where they grew; then by calls."""
@@ -179,8 +177,7 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
     for line in sorted(by_line, key=lambda line: (-grew[line], order[line]))[:_LINES]:
         yield TextLine(f"  {line}" + ("  (new)" if line in new else ""), "worse")
         yield TextLine(f"      {', '.join(by_line[line])}")
-    if len(by_line) > _LINES:
-        yield TextLine(f"... and {plural(len(by_line) - _LINES, 'more line')} ({more})")
+    yield from map(TextLine, PLAIN.left_out(len(by_line) - _LINES, "line", more))
 
 
 def _called(op: str) -> str:

@@ -24,12 +24,12 @@ from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
 from ..verdict.budgets import WINDOW_KEYS, Budget
 from ..verdict.compare import Diff, Row
 from ..verdict.consequences import with_consequences
-from ..verdict.findings import Finding
+from ..verdict.findings import RANKS, Finding, joined
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
-from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult
+from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult, unknown_lines
 
 # If FLOPs exceed the tolerance, bytes that grew by less than this are not looked up by line, and vice versa.
 _WORK_GREW = 1.01
@@ -145,7 +145,7 @@ class JudgedWindow:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
         lost += [Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead]
-        return [*([] if self.excused else self._with_causes(self._found[0])), *lost]
+        return [*([] if self.excused else self._found[0]), *lost]
 
     def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return the *findings*, each followed by its known cause; a cause shared by several appears once."""
@@ -233,7 +233,8 @@ class JudgedWindow:
     @property
     def findings(self) -> list[Finding]:
         """All findings that fail the test."""
-        return [*self._with_causes(self.budget), *self.differences, *self.regressions]
+        limits, regressions = joined(self.budget, self.regressions, self.diff.then if self.diff else "")
+        return self._with_causes([*limits, *self.differences, *regressions])
 
     @property
     def consequences(self) -> set[str | None]:
@@ -284,6 +285,7 @@ class JudgedWindow:
             f"{len(ops)} ops +{calls} calls at {line.file}:{line.line}",
             tuple(op for op in ops if op),
             line,
+            over_budget=any(each.over_budget for each in together),
         )
         at = next(number for number, each in enumerate(findings) if each.op == ops[0] and each.rule in of_calls)
         return [*others[:at], first, *together, *others[at:]]
@@ -298,7 +300,7 @@ class JudgedWindow:
         found = []
         for op, by_rank in self.ranks_differ.items():
             said = on_ranks(dict(enumerate(by_rank)))
-            found.append(Finding("ranks", op, f"{op}: calls differ between ranks: {said}", f"{op} {said}"))
+            found.append(Finding(RANKS, op, f"{op}: calls differ between ranks: {said}", f"{op} {said}"))
         return found
 
     @property
@@ -310,6 +312,12 @@ class JudgedWindow:
             if more:
                 found[op] = tuple(GrownLine(self._line(op, each.place), each.more, each.is_new, by) for each in more)
         return found
+
+    @property
+    def unknown_lines(self) -> list[str]:
+        """The sentences about source lines that are unknown although users will want to see them."""
+        lost, base_lost = (why if self.asked else "" for why in (self.sites_lost, self.base_sites_lost))
+        return unknown_lines(self.told, lost, base_lost if self.numbers.sites else "")
 
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
         """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""

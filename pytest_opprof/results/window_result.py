@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -20,7 +20,7 @@ from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
-from ..verdict.findings import Finding
+from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Finding
 from ..verdict.quantities import FACTS, SUMS, is_fact, named, word
 from ..verdict.verdicts import Verdict
 
@@ -294,12 +294,14 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ()
 
     @property
+    def beside_changes(self) -> dict[str | None, str]:
+        """By op, what a table says of it beside its change since the baseline: ``over budget``, ``ranks differ``."""
+        return {each.op: kind for each in self.findings for kind in each.kinds if kind in (RANKS_DIFFER, OVER_BUDGET)}
+
+    @property
     def unknown_lines(self) -> list[str]:
-        """Which source lines are not known, and why, a sentence each."""
-        ops = ", ".join(dict.fromkeys(named(finding.op) for finding in self.findings if finding.op))
-        lines = f"source lines for {ops} are not known: {self.sites_lost}" if self.sites_lost else ""
-        new = f"which of these lines are new is not known: {self.base_sites_lost}" if self.base_sites_lost else ""
-        return [said for said in (lines, new) if said]
+        """The sentences about source lines that are unknown, with the reasons."""
+        return unknown_lines(self.findings, self.sites_lost, self.base_sites_lost)
 
     def misfits(self) -> Iterator[str]:
         """Yield each problem of a file: columns without a number for each round, or with a negative one."""
@@ -317,6 +319,17 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
                 yield f"{what} does not have a number for each of {self.rounds} rounds"
             elif column is not None and min(column) < 0:
                 yield f"{what} has a negative number"
+
+
+def unknown_lines(findings: Iterable[Finding], sites_lost: str, base_sites_lost: str) -> list[str]:
+    """Return a sentence about the source lines of *findings* if they are unknown, or if it is unknown which are new.
+
+    *sites_lost* and *base_sites_lost* are the reasons, as in `WindowResult`.
+    """
+    ops = ", ".join(dict.fromkeys(named(finding.op) for finding in findings if finding.op))
+    of_ops = f" for {ops}" if ops else ""
+    lines = [f"source lines{of_ops} are unknown: {sites_lost}"] if sites_lost else []
+    return [*lines, *([f"it is unknown which of these lines are new: {base_sites_lost}"] if base_sites_lost else [])]
 
 
 def _coarse_of(profile: OpProfile) -> Coarse | None:

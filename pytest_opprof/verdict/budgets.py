@@ -109,7 +109,7 @@ class Use:
         if op and what.name == "calls":
             line, short = f"{op}: {plural(self.used, 'call')}", op
         else:
-            line, short = f"{op}: {what.text} {self.used}" if op else f"{what.text}: {self.used}", _of(self.limit, op)
+            line, short = f"{op}: {what.text} {self.used}" if op else f"{what.called}: {self.used}", _of(self.limit, op)
         return Finding(what.name, op, f"{line} (budget: {budget})", f"{short} {self.used}, budget {budget}")
 
 

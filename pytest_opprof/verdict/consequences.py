@@ -27,7 +27,7 @@ def with_consequences(findings: Sequence[Finding], rows: Mapping[str, Row], then
 
     *rows* are the rows of the window by op; *then* names the base.
     """
-    failing = [rows[each.op] for each in findings if each.op and each.op in rows and not each.adds]
+    failing = [rows[each.op] for each in findings if each.is_regression and each.op in rows]
     casts = [change for row in failing if row.op == CAST for key in _grown(row) if (change := _made_by(key))]
     below: dict[str, dict[_Change, list[str]]] = {}
     leaders: dict[_Change, str] = {}
@@ -43,10 +43,10 @@ def with_consequences(findings: Sequence[Finding], rows: Mapping[str, Row], then
             followers.add(row.op)
     told = []
     for each in findings:
-        if each.op in followers and not each.adds:
+        if each.op in followers and each.is_regression:
             continue
         told.append(each)
-        for (before, after), ops in below.get(each.op or "", {}).items() if not each.adds else ():
+        for (before, after), ops in below.get(each.op or "", {}).items() if each.is_regression else ():
             run, too = ("runs" if len(ops) == 1 else "run"), ("" if each.op == CAST else ", too")
             text = f"  {listed(ops)} now {run} in {after} ({then}: {before}){too}"
             told.append(Finding(Verdict.WIDER.value, None, text))

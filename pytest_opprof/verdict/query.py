@@ -133,20 +133,27 @@ def _is_of_side(record: SavedOp, question: Question) -> bool:
 
 def answer(saved: SavedProfile, question: Question) -> list[Line]:
     """Return the rows: selected, aggregated, ordered and cut to the top."""
+    return answered(saved, question)[0]
+
+
+def answered(saved: SavedProfile, question: Question) -> tuple[list[Line], int]:
+    """Return the rows of `answer`, and the number of rows that the cut to the top left out."""
     selected = select(saved, question)
     whole = total(saved, question.side)
     if question.order_by == "time" and not question.aggregate_by:
         # The same as below, but without building 10**5 lines to show three.
-        selected = _ordered(
-            [record for record in selected if _is_shown(record, question)],
+        shown = [record for record in selected if _is_shown(record, question)]
+        top = _ordered(
+            shown,
             lambda record: _time(record, question.side, question.time),
             lambda record: _is_beside(record, question),
             question,
         )
-        return _accumulated([_line([record], question) for record in selected], whole)
+        return _accumulated([_line([record], question) for record in top], whole), len(shown) - len(top)
     groups = [group for group in _groups(selected, question) if any(_is_shown(record, question) for record in group)]
-    lines = [_line(group, question) for group in groups]
-    return _accumulated(_ordered(lines, COLUMNS[question.order_by], lambda line: line.communication, question), whole)
+    every = [_line(group, question) for group in groups]
+    lines = _ordered(every, COLUMNS[question.order_by], lambda line: line.communication, question)
+    return _accumulated(lines, whole), len(every) - len(lines)
 
 
 def _ordered(

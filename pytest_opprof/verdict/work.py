@@ -10,7 +10,7 @@ from ..ops.dtypes import NAMES, width
 from ..profile.op_counts import NONE, RANDOM_SIZES, OpCounts
 from ..profile.range import Range
 from ..units import format_bytes, format_flops
-from .quantities import WORK_FLOOR
+from .quantities import QUANTITIES, WORK_FLOOR
 from .verdicts import Verdict
 
 _FLOATS = ("float", "bfloat", "complex")
@@ -77,7 +77,7 @@ def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str
     ):
         if old is not None and new is not None and (verdict := _on_amount(old, new, tolerance)) is not Verdict.OK:
             times = _times(old, new)
-            line = f"{op}: {what} {write(new.most, 3)} ({then}: {write(old.most, 3)}), {times}"
+            line = f"{op}: {QUANTITIES[what.lower()].text} {write(new.most, 3)} ({then}: {write(old.most, 3)}), {times}"
             yield Work(verdict, f"{what} {times}", line)
 
 

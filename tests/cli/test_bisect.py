@@ -81,7 +81,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     ("casts", "more", "words", "code", "said"),
     [
         (1, "", ["test_m.py::test_a"], 0, ""),
-        (0, "", ["test_m.py::test_a"], 1, "test_m.py::test_a: calls: 0 (budget: 1..99)\n"),
+        (0, "", ["test_m.py::test_a"], 1, "test_m.py::test_a: calls of all ops: 0 (budget: 1..99)\n"),
         (3, "", ["test_m.py::test_a", "-q"], 1, "test_m.py::test_a: Cast: 3 calls (baseline: 1)\n"),
         (1, "raise SystemExit\n", ["test_m.py"], 125, "cannot judge this commit: pytest ended with exit code 3: "),
         (1, "", ["test_m.py::test_c"], 125, "cannot judge this commit: pytest ended with exit code 4: "),

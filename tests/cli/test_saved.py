@@ -308,6 +308,17 @@ class TestShow:
         assert run("show", "a.json", "--only-ops", "--type", "MatMul")[:2] == (2, "")
         assert "or 'Cast'?" in run("show", "a.json", "--op", "Cost")[2]
 
+    def test_people_read_how_many_rows_are_left_out_and_programs_get_rows_alone(self, run: Run) -> None:
+        save("b.json", made(*(SavedOp(f"op{n}", "Cast", device_ns=5) for n in range(12))))
+        single = ("show", "b.json", "--by", "none")
+        assert run(*single)[1].splitlines()[-1] == "... and 2 more ops (-t 0 shows them)"
+        markdown = run(*single, "-t", "11", "--format", "markdown")[1].splitlines()
+        assert markdown[-2:] == ["", "... and 1 more op (-t 0 shows them)"]
+        for all_rows in (["-t", "0"], ["-t", "12"], ["--format", "json"], ["--format", "csv", "-t", "3"]):
+            assert "more op" not in run(*single, *all_rows)[1]
+        out, err = run("show", "b.json", "--only-ops")[1:]
+        assert (len(out.splitlines()), err) == (10, "opprof: b.json: ... and 2 more ops (-t 0 shows them)\n")
+
     def test_csv_has_all_rows(self, run: Run) -> None:
         save("b.json", made(*(SavedOp(f"op{n}", "Cast", device_ns=5, place=f"stream {n % 2}") for n in range(9))))
         each = ("show", "b.json", "--by", "none", "--format", "csv")

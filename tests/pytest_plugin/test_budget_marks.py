@@ -133,7 +133,9 @@ def test_b():
 """
     )
     result = suite("--opprof")
-    result.stdout.fnmatch_lines(["  FLOPs: 2 kFLOP (budget: 1 kFLOP)", "  peak memory: 4 KiB (budget: 1 KiB)"])
+    result.stdout.fnmatch_lines(
+        ["  FLOPs of all ops: 2 kFLOP (budget: 1 kFLOP)", "  peak memory: 4 KiB (budget: 1 KiB)"]
+    )
     result.stdout.fnmatch_lines(["  allocations: 1 (budget: 0)"])
 
 
@@ -203,7 +205,7 @@ def test_not_cached(): fake.launch("Add")
     result.stdout.fnmatch_lines(
         [
             "opprof could not measure *::test_empty: nothing was recorded: no op ran*op_budget(calls=0)",
-            "  calls: 1 (budget: 0)",
+            "  calls of all ops: 1 (budget: 0)",
         ]
     )
 

@@ -275,7 +275,9 @@ def test_a_run_confirms_for_so_long_and_no_longer(judge: Judge) -> None:
     test = judge(answer(1), base={BODY: calls(Add=1)})
     test.judging.looks.left_s = -1
     (window,) = test.first(body=TWICE)
-    assert window.looked == "not confirmed in a fresh process: the 60 s limit of this run was reached"
+    assert (
+        window.looked == "not confirmed in a fresh process: the 60 s limit of this run was reached; run this test alone"
+    )
     assert test.others.asked == []
 
 

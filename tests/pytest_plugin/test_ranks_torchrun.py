@@ -129,7 +129,7 @@ def test_lines_that_are_new_since_the_update_are_named_without_a_flag(recorded: 
     assert re.search(r"^ *\+27  test_dist.py:42 in test_ddp  `for parameter in .*\(new\)$", run.stdout, re.M), (
         run.stdout
     )
-    assert "which lines are new is not known" not in run.stdout
+    assert "which of these lines are new" not in run.stdout
 
 
 def test_a_rank_that_raises_is_named_by_the_one_that_waits_for_it(recorded: Path) -> None:

@@ -213,7 +213,7 @@ def test_a_backend_that_tells_no_lines_starts_no_process(
     )
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: the fake backend records no source lines"])
+    result.stdout.fnmatch_lines(["source lines for Cast are unknown: the fake backend records no source lines"])
     result.stdout.no_fnmatch_line("*where Cast*")
     assert asked == []
 
@@ -227,7 +227,7 @@ def test_where_no_fresh_process_can_be_had_this_one_finds_the_lines(casting: Any
 def test_why_no_line_is_known_is_said(casting: Any, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "measure_again", lambda *_, **__: [])
     result = casting()
-    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: it broke"])
+    result.stdout.fnmatch_lines(["source lines for Cast are unknown: it broke"])
     assert asked == ["test_m.py::test_a"]
 
 
@@ -239,7 +239,7 @@ def test_why_a_backend_told_no_line_is_said_and_what_to_do(
     monkeypatch.setattr(NumpyBackend, "sites_hint", hint)
     looks(monkeypatch, Answer({}, "", {"body": {}}))
     result = casting()
-    result.stdout.fnmatch_lines([f"which lines ask for Cast is not known: {hint}"])
+    result.stdout.fnmatch_lines([f"source lines for Cast are unknown: {hint}"])
     monkeypatch.setattr(Recording, "sites", lambda self, tests: {test.id: {"body": {}} for test in tests})
     result = casting(run="--opprof-update", budget="Cast=1")
     result.stdout.fnmatch_lines([f"test_m.py::test_a: source lines are unknown: {hint}"])
@@ -251,14 +251,16 @@ def test_after_the_allowance_of_a_run_no_process_is_started(
     monkeypatch.setattr(looks_module, "CONFIRMING_S", -1)
     monkeypatch.setattr(body, "measure_again", lambda *_, **__: [])
     result = casting()
-    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: the -1 s limit of this run was reached"])
+    result.stdout.fnmatch_lines(
+        ["source lines for Cast are unknown: the -1 s limit of this run was reached; run this test alone"]
+    )
     assert asked == []
 
 
 @pytest.mark.processes
 def test_a_test_that_fails_alone_says_so(casting: Any, alone: None) -> None:
     result = casting(times=f"1 / 0 if {ELSEWHERE} else 1")
-    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: failed: *ZeroDivisionError*"])
+    result.stdout.fnmatch_lines(["source lines for Cast are unknown: failed: *ZeroDivisionError*"])
 
 
 @pytest.mark.processes
@@ -438,5 +440,5 @@ def test_beside_a_debugger_no_line_is_known_and_that_is_said(
     pytester.makepyfile(test_m=TRACED)
     result = suite("--opprof", "--opprof-backend=torch")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["which lines ask for Cast is not known: it broke"])
+    result.stdout.fnmatch_lines(["source lines for Cast are unknown: it broke"])
     assert asked == ["test_m.py::test_a"]

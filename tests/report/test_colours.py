@@ -35,7 +35,7 @@ def test_a_failing_test_says_of_each_line_whether_it_is_worse() -> None:
     lines = failure("t.py::a", [report(BASE, WORSE, rounds=10, Cast=10)], ACCEPT, Shown())
     tones = {line.text.split("  ")[0] or line.text.strip(): line.tone for line in lines}
     assert tones["op budget exceeded: t.py::a"] == "title"
-    assert tones["Cast: 12 calls (budget: 10)"] == tones["Cast"] == tones["Exp"] == "worse"
+    assert tones["Cast: 12 calls (budget: 10, baseline: 10)"] == tones["Cast"] == tones["Exp"] == "worse"
     assert tones["MatMul"] == "better"
     assert tones["Add"] == tones["op"] == "neither"
     assert lines[-1].tone == "command"

@@ -58,8 +58,7 @@ def test_a_failing_test_says_which_op_how_much_and_against_what() -> None:
         text
         == """\
 op budget exceeded: test_m.py::test_a  [fake 1, fake, async]
-  Cast: 12 calls (budget: 10)
-  Cast: 12 calls (baseline: 10)
+  Cast: 12 calls (budget: 10, baseline: 10)
   Exp: 1 call (baseline: 0)
 
 op      calls (base -> now)    device time (base -> now)    change    verdict

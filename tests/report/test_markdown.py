@@ -75,7 +75,7 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
         numbers,
         diff=compare(base, now, TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED),
         looked="not confirmed in a fresh process: it was lost",
-        sites_lost="this run has spent 60 s on that",
+        sites_lost="the 60 s limit was reached",
         trace_lacks="work of a GPU",
     )
     told = "\n".join(line.text for line in failure("t.py::a", [judged], "", Shown(top=1)))
@@ -83,13 +83,26 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
     test.windows = [judged.result("CPU", parallel=False, compared=True)]
     text = markdown(run(test))
     assert "- not confirmed in a fresh process: it was lost\n" in text
-    assert "- source lines for Cast are not known: this run has spent 60 s on that\n" in text
+    assert "- source lines for Cast are unknown: the 60 s limit was reached\n" in text
     assert "- no trace: work of a GPU\n" in text
     for said in (judged.looked, judged.sites_lost, judged.trace_lacks):
         assert said in told
         assert said in text
     passes = replace(judged, diff=None).result("CPU", parallel=False, compared=False)
     assert (passes.looked, passes.sites_lost) == ("", "")  # nothing failed, so nobody needs them
+
+
+def test_a_growth_beyond_budget_and_baseline_is_told_once_with_both_remedies() -> None:
+    test = record_of("t.py::test_a", *CAST, Cast=2)
+    (finding,) = test.windows[0].findings
+    assert (finding.text, finding.over_budget) == ("Cast: 3 calls (budget: 2, baseline: 1)", True)
+    assert test.status == "over budget"
+    text = markdown(run(test))
+    assert "<summary>▲ <code>t.py::test_a</code>: Cast: 3 calls (budget: 2, baseline: 1)</summary>" in text
+    assert "| <code>Cast</code> | 1 → 3 |  | over budget, more calls |" in text
+    assert "| <code>Cast</code> | ▲ over budget, more calls | 1 |" in text
+    update = "<code>pytest t.py::test_a --opprof-update</code>"
+    assert f"raise the limit in its <code>op_budget</code> mark, then {update}" in text
 
 
 def test_lines_that_ask_for_more_come_first() -> None:

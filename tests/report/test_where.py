@@ -261,13 +261,13 @@ def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
 
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:
     failing = replace(window({"Cast": 1}, {}, {}, Cast=0), sites_lost="it broke")
-    assert text(failing) == "\nwhich lines ask for Cast is not known: it broke"
+    assert text(failing) == "\nsource lines for Cast are unknown: it broke"
     assert text(replace(window({"Cast": 1}, {}, {"Cast": 1}), sites_lost="it broke")) == ""
 
 
 def test_why_new_lines_are_not_known_is_told() -> None:
     failing = replace(window({"Cast": 1}, {"Cast": (at(3),)}, {}), base_sites_lost="nobody recorded them")
-    assert text(failing).splitlines()[-1] == "(which lines are new is not known: nobody recorded them)"
+    assert text(failing).splitlines()[-1] == "it is unknown which of these lines are new: nobody recorded them"
 
 
 def test_ops_that_are_as_before_and_limits_of_the_whole_window_have_no_lines() -> None:

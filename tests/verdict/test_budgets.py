@@ -35,7 +35,7 @@ STEP = [("Cast", 1_000)] * 12 + [("MatMul", 40_000)] * 2 + [("aten::native_layer
         ({"device_time": "90 us"}, "device time: 92.5 us (budget: 90 us)"),
         ({"device_time": "92499 ns"}, "device time: 92.5 us (budget: 92.499 us)"),
         ({"host_time": "5 us"}, "host time: 10 us (budget: 5 us)"),
-        ({"calls": 14}, "calls: 15 (budget: 14)"),
+        ({"calls": 14}, "calls of all ops: 15 (budget: 14)"),
         ({"only": ["MatMul", "aten::layer_norm"]}, "Cast: 12 calls, but only MatMul, aten::layer_norm may run"),
         ({"top": ["MatMul", "Softmax"]}, "top 2 ops by device time: MatMul, Cast (budget: MatMul, Softmax)"),
     ],
@@ -98,7 +98,7 @@ def test_flops_and_peak_memory_are_judged_when_they_were_recorded() -> None:
     log.allocated(2**20)
     profile = assemble([(log.freeze(), {0: 0})], [1])
     assert lines(profile, flops=1_000, peak_memory="1 KiB") == [
-        "FLOPs: 2 kFLOP (budget: 1 kFLOP)",
+        "FLOPs of all ops: 2 kFLOP (budget: 1 kFLOP)",
         "peak memory: 1 MiB (budget: 1 KiB)",
     ]
     assert lines(profile, flops="2 kFLOP", peak_memory="1 MiB", MatMul="1 MFLOP") == []
@@ -152,7 +152,7 @@ def test_launches_are_calls_of_cuda_that_start_kernels_and_are_no_calls_of_ops()
     profile = assemble([(log.freeze(), {0: 0})], [1])
     assert lines(profile, launches=1) == ["launches: 2 (budget: 1)"]
     assert lines(profile, launches="2..3", calls=5) == []
-    assert lines(profile, calls=4) == ["calls: 5 (budget: 4)"]
+    assert lines(profile, calls=4) == ["calls of all ops: 5 (budget: 4)"]
 
 
 def test_no_launch_is_within_a_budget_where_launches_would_have_been_seen() -> None:

@@ -6,6 +6,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.consequences import with_consequences
+from pytest_opprof.verdict.findings import Finding
 from pytest_opprof.verdict.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 
@@ -40,6 +41,18 @@ def test_an_op_in_another_dtype_than_the_cast_makes_is_a_finding_of_its_own() ->
         "Cast: 3 calls (baseline: 0)",
         "  MatMul now runs in float64 (baseline: bfloat16)",
         "Add: float32 (baseline: float16)",
+    ]
+
+
+def test_an_op_over_its_budget_is_a_finding_also_where_its_dtypes_follow_from_another() -> None:
+    diff = compare(counts(ALL_SINGLE), counts(ALL_DOUBLE), unjudged("one round", ()), STORED)
+    limits = [Finding("calls", op, f"{op}: 1 call (budget: 0)", f"{op} 1, budget 0") for op in ("Add", "Mul")]
+    rows = {row.op: row for row in diff.rows}
+    assert [str(each) for each in with_consequences([*limits, *diff.findings()], rows, "baseline")] == [
+        "Add: 1 call (budget: 0)",
+        "Mul: 1 call (budget: 0)",
+        "Add: float64 (baseline: float32)",
+        "  MatMul, Mul, Softmax and 1 more now run in float64 (baseline: float32), too",
     ]
 
 

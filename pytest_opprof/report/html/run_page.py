@@ -17,7 +17,7 @@ from ...verdict.quantities import as_a_whole, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import Status
 from .. import ranks
-from ..causes import VERDICTS, accepting_all, by_op, rank_of
+from ..causes import accepting_all, by_op, rank_of
 from . import marks
 from .page import arrow, rendered
 
@@ -107,7 +107,7 @@ class _Window:
 
     @property
     def lost(self) -> list[str]:
-        """Which lines are not known, and why."""
+        """The sentences about unknown source lines."""
         return self.result.unknown_lines
 
     @property
@@ -189,7 +189,7 @@ class _Test:
     def fate(self) -> tuple[object, ...]:
         """The same for parameters that are one row: what became of them, and of which ops."""
         windows = self.result.windows
-        causes = frozenset((window.name, each.rule, each.op) for window in windows for each in window.findings)
+        causes = frozenset((window.name, *each.kinds, each.op) for window in windows for each in window.findings)
         environments = tuple(str(window.environment.environment) for window in windows[:1])
         return self.module, self.function, self.result.status, self.fails, causes, environments
 
@@ -216,9 +216,9 @@ class _Test:
     @property
     def accepting(self) -> list[tuple[str, str]]:
         """What is to be done if it is meant: in words, and as a command."""
-        rules = {each.rule for window in self.result.windows for each in window.findings} if self.fails else set()
-        steps = [("raise the limit in its op_budget mark", "")] if rules - VERDICTS else []
-        records = bool(rules & VERDICTS) or self.result.status == "improved"
+        found = [each for window in self.result.windows for each in window.findings] if self.fails else []
+        steps = [("raise the limit in its op_budget mark", "")] if any(each.breaks_budget for each in found) else []
+        records = any(each.is_regression for each in found) or self.result.status == "improved"
         if records and not self._against:
             steps.append(("", command(self.result.id, "--opprof-update", rank_of([self.result]))))
         if self.result.status == "no baseline" and not self._against:
@@ -232,11 +232,11 @@ def _untimed(window: WindowResult) -> str:
 
 
 def _window(window: WindowResult) -> _Window:
-    over = {finding.op: finding.rule for finding in reversed(window.findings)}
+    beside = window.beside_changes
     if window.rows:
-        rows = [_compared(window, row, over) for row in window.rows if row.op not in _sums(window)]
+        rows = [_compared(window, row, beside.get(row.op, "")) for row in window.rows if row.op not in _sums(window)]
     else:
-        rows = [_measured(window, op, over) for op in window.ops]
+        rows = [_measured(window, op, beside.get(op, "")) for op in window.ops]
     rows.sort(key=lambda row: row.kind != "bad")
     shown = [row for index, row in enumerate(rows) if index < _ROWS or row.word]
     sites = []
@@ -256,26 +256,23 @@ def _sums(window: WindowResult) -> dict[str, str]:
     return {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
 
 
-def _compared(window: WindowResult, row: RowResult, over: dict[str | None, str]) -> _Row:
-    is_over = row.op in over and over[row.op] not in VERDICTS
-    kind: marks.Kind = "bad" if is_over else marks.of_verdict(row.verdict)
-    word = row.word if row.verdict.is_change else "over budget" if is_over else ""
+def _compared(window: WindowResult, row: RowResult, beside: str) -> _Row:
+    """Return the row of an op that was compared; *beside* is what to say of it beside its change."""
+    kind: marks.Kind = "bad" if beside else marks.of_verdict(row.verdict)
+    word = ", ".join(filter(None, [beside, row.word if row.verdict.is_change else ""]))
     calls = "" if row.op == OUTSIDE or row.is_fact else arrow(str(row.base_calls or 0), str(row.now_calls or 0))
     work = row.work or (window.ops[row.op].counts.told if row.op in window.ops else "")
     is_timed = row.verdict.value in ("slower", "faster")
     return _Row(row.title, calls, _most(row.now_calls), kind, word, row.base_ns, row.now_ns, is_timed, work)
 
 
-def _measured(window: WindowResult, op: str, over: dict[str | None, str]) -> _Row:
-    """Return the row of an op that nobody compared."""
+def _measured(window: WindowResult, op: str, word: str) -> _Row:
+    """Return the row of an op that was not compared."""
     result = window.ops[op]
     counts = result.counts
     fastest = min(result.device_ns) if result.device_ns else None
-    is_over = op in over
-    word = "over budget" if is_over else ""
-    return _Row(
-        op, str(counts.calls), counts.calls.most, "bad" if is_over else "mute", word, None, fastest, False, counts.told
-    )
+    kind: marks.Kind = "bad" if word else "mute"
+    return _Row(op, str(counts.calls), counts.calls.most, kind, word, None, fastest, False, counts.told)
 
 
 def _most(calls: Range | None) -> int:

@@ -61,9 +61,9 @@ def test_a_test_opens_to_findings_ops_lines_limits_and_the_command() -> None:
     sites = {"Cast": (SiteCalls(3, (SourceLine("model.py", 40, "forward", "x.astype(f8) @ w"),), dtypes="f4->f8"),)}
     test.windows = [structs.replace(window, sites=sites) for window in test.windows]
     page = page_of(test)
-    assert "▲ Cast: 3 calls (budget: 0..2)" in page.text
-    assert "▲ Cast: 3 calls (baseline: 1)" in page.text
-    assert row(page, "1", "Cast")[:3] == ["Cast", "▲ more calls", "1 → 3"]
+    assert "▲ Cast: 3 calls (budget: 0..2, baseline: 1)" in page.text
+    assert "▲ Cast: 3 calls (baseline: 1)" not in page.text
+    assert row(page, "1", "Cast")[:3] == ["Cast", "▲ over budget, more calls", "1 → 3"]
     assert row(page, "1", "Add")[:3] == ["Add", "", "2"]
     assert row(page, "limits", "▲ Cast calls")[2:4] == ["3", "0..2"]
     assert row(page, "limits", "device time")[2:4] == ["5 us", "1 s"]
@@ -86,8 +86,8 @@ def test_a_page_says_what_the_terminal_says_of_a_finding() -> None:
     test.windows = [structs.replace(window, **lost) for window in test.windows]
     text = page_of(test).text
     assert "(not confirmed in a fresh process: the run has spent 60 s)" in text
-    assert "? source lines for Cast are not known: the backend tells no lines" in text
-    assert "? which of these lines are new is not known: the base could not be measured" in text
+    assert "? source lines for Cast are unknown: the backend tells no lines" in text
+    assert "? it is unknown which of these lines are new: the base could not be measured" in text
     assert "? no trace: work of a GPU" in text
     test.windows = [structs.replace(window, trace="t.json") for window in test.windows]
     assert "Timeline: opprof open t.json (not in it: work of a GPU)" in page_of(test).text
