@@ -625,23 +625,31 @@ def test_a_second_run_on_the_same_base_measures_the_working_tree_alone(repositor
 @pytest.mark.slow
 @pytest.mark.processes
 def test_a_base_that_has_to_be_installed_is_installed_beside_todays_packages(repository: pytest.Pytester) -> None:
-    """`cp` stands for pip: what it installs comes before today's packages, and pytest is there all the same."""
+    """`copytree` stands for pip: what it installs comes before today's packages, and pytest is there all the same."""
     (repository.path / "model").rename(repository.path / "source")
     (repository.path / "source" / "__init__.py").write_text(
         "from pytest_opprof.backends import fake\ndef step(): fake.launch('MatMul')\n", encoding="utf-8"
     )
     (repository.path / "install.py").write_text(
-        "import shutil, sysconfig\nshutil.copytree('source', sysconfig.get_path('purelib') + '/model')\n",
+        "import os, shutil, sysconfig\nto = sysconfig.get_path('purelib')\n"
+        "shutil.copytree('source', to + '/model')\nos.mkdir(to + '/model-1.dist-info')\n",
         encoding="utf-8",
     )
     (repository.path / "test_m.py").write_text("from model import step\ndef test_a(): step()\n", encoding="utf-8")
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "a package that has to be installed")
     model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
-    result = run(repository, "--opprof-against-install=python install.py")
+    install = ["--opprof-against-install=python install.py", "--opprof-cache=kept"]
+    result = run(repository, *install)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["opprof: installing the base: python install.py", "  Cast: 1 call (HEAD: 0)"])
     assert leftovers(repository) == []
+
+    again = run(repository, *install)
+    again.assert_outcomes(failed=1)
+    again.stdout.fnmatch_lines(
+        ["opprof: an earlier run installed the base: python install.py", "  Cast: 1 call (HEAD: 0)"]
+    )
 
     failed = run(repository, "--opprof-against-install=python -c \"raise SystemExit('no compiler')\"")
     assert failed.ret == pytest.ExitCode.USAGE_ERROR
