@@ -158,7 +158,10 @@ class Against:
             if not wanted:
                 break
             estimate = f", about {took_s:.0f} s" if took_s else ""
-            what = f"pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {plural(len(wanted), 'test')}"
+            judges_times = any(map(_may_judge_times, wanted))
+            of = f" of {LOOKS[number >= LOOKS[0]]}" if judges_times else ""
+            reason = " to confirm" if number and not judges_times else ""
+            what = f"pair {number + 1}{of}, {plural(len(wanted), 'test')}{reason}"
             say(self._config, f"opprof: {what}{estimate}")
             begin = monotonic()
             if number == 0 and cache:
