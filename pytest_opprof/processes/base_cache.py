@@ -51,9 +51,10 @@ class BaseCache:
 
     def __init__(self, folder: Path, commit: str, words: Sequence[str]) -> None:
         """*words*: the command of the run, whose options may affect the tests."""
+        words = [word for word in words if not word.startswith(_NO_MATTER)]
         self._folder = folder
         self._commit = commit
-        self._path = folder / f"{commit[:12]}-{_fingerprint(words)}.json.gz"
+        self._path = folder / f"{commit[:12]}-{fingerprint(words)}.json.gz"
         self._known = SideRun()
         self.problem = ""
         """Why the file is unusable; empty if it is usable, or missing."""
@@ -95,8 +96,8 @@ class BaseCache:
             self.problem = f"{self._path} cannot be written: {error.strerror or error}"
 
 
-def _fingerprint(words: Sequence[str]) -> str:
-    """Return a fingerprint that differs between runs whose tests may behave differently at the same commit."""
+def fingerprint(words: Sequence[str]) -> str:
+    """Return a fingerprint of *words* and of the environment: at one commit, tests may differ where it differs."""
     facts = [
         __version__,
         sys.version,
@@ -104,6 +105,6 @@ def _fingerprint(words: Sequence[str]) -> str:
         machine(),
         os.environ.get("PYTEST_ADDOPTS", ""),
         sorted(f"{each.name}=={each.version}" for each in distributions()),
-        [word for word in words if not word.startswith(_NO_MATTER)],
+        list(words),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

@@ -4,18 +4,27 @@ if it is compiled; ``--opprof-against-python`` is another Python.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 from ..errors import UsageError
+from .base_cache import fingerprint
 
 _FLAG = "--opprof-against-install"
 # Of the output of a failing command.
 _LINES = 5
+# The file that adds today's packages to those of the base.
+_TODAY = "opprof_today.pth"
+# Environments that are kept: SciPy's takes 150 MB. One that was used within an hour stays, since a run may use it now.
+_KEPT = 2
+_IN_USE_S = 3600
 
 
 def installed(folder: Path, tree: Path, command: str) -> str:
@@ -30,7 +39,7 @@ def installed(folder: Path, tree: Path, command: str) -> str:
     if not words:
         raise UsageError(f"{_FLAG} is empty; write a command, such as 'pip install --no-deps .'")
     _run([sys.executable, "-m", "venv", str(folder)], tree, {})
-    bins = folder / ("Scripts" if os.name == "nt" else "bin")
+    bins = _bins(folder)
     python = str(bins / "python")
     there = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
@@ -42,13 +51,66 @@ def installed(folder: Path, tree: Path, command: str) -> str:
     today: dict[str, None] = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     today.update(dict.fromkeys(each for each in sys.path if each.endswith(("site-packages", "dist-packages"))))
     today[str(Path(__file__).parents[2])] = None  # pytest-opprof itself may be an editable install
-    Path(there.stdout.strip(), "opprof_today.pth").write_text("\n".join(today), encoding="utf-8")
+    Path(there.stdout.strip(), _TODAY).write_text("\n".join(today), encoding="utf-8")
     _run(
         words,
         tree,
         {"PATH": os.pathsep.join([str(bins), os.environ.get("PATH", os.defpath)]), "VIRTUAL_ENV": str(folder)},
     )
     return python
+
+
+class KeptEnvironment:
+    """The environment that one command installed for one commit, kept beside the base's results."""
+
+    def __init__(self, folder: Path, commit: str, command: str) -> None:
+        self._folder = folder
+        # Scripts and links of an environment name the Python that made it.
+        self._path = folder / f"{commit[:12]}-{fingerprint([sys.executable, command])}-installed"
+        self.problem = ""
+        """Why the environment could not be kept; empty if it could, or if nothing is to be kept."""
+
+    def python(self) -> str:
+        """Return its Python; empty if it is missing or does not start."""
+        python = _bins(self._path) / "python"
+        try:
+            subprocess.run([str(python), "-c", ""], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return ""
+        os.utime(self._path)
+        return str(python)
+
+    def keep(self, environment: Path) -> str:
+        """Move *environment* here if it holds all that the command made, and return its Python's place then."""
+        if not _is_complete(environment):
+            return str(_bins(environment) / "python")
+        moving = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self._path, ignore_errors=True)  # it does not start
+            shutil.copytree(environment, moving, symlinks=True)
+            moving.rename(self._path)
+            kept = sorted(self._folder.glob("*-installed*"), key=lambda path: path.stat().st_mtime)
+            for path in kept[:-_KEPT]:
+                if time.time() - path.stat().st_mtime > _IN_USE_S:
+                    shutil.rmtree(path, ignore_errors=True)
+        except OSError as error:  # also where another run kept the same one first
+            shutil.rmtree(moving, ignore_errors=True)
+            self.problem = f"the installed base is not kept in {self._folder}: {error.strerror or error}"
+        return self.python() or str(_bins(environment) / "python")
+
+
+def _is_complete(environment: Path) -> bool:
+    """Return False if packages may lie in the base's tree, which goes: editable, or built in place."""
+    packages = [path for path in environment.rglob("*.dist-info") if not path.name.startswith(("pip-", "setuptools-"))]
+    names = [path / "direct_url.json" for path in packages if (path / "direct_url.json").is_file()]
+    editable = [json.loads(path.read_text(encoding="utf-8")).get("dir_info", {}).get("editable") for path in names]
+    paths = [path for path in environment.rglob("*.pth") if path.name not in (_TODAY, "distutils-precedence.pth")]
+    return bool(packages) and not any(editable) and not paths
+
+
+def _bins(environment: Path) -> Path:
+    return environment / ("Scripts" if os.name == "nt" else "bin")
 
 
 def check_python(python: str) -> None:

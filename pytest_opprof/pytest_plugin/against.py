@@ -21,7 +21,7 @@ from ..machine.scratch import scratch
 from ..processes import turns
 from ..processes.base import Base, messages
 from ..processes.base_cache import BaseCache
-from ..processes.base_install import check_python, installed
+from ..processes.base_install import KeptEnvironment, check_python, installed
 from ..processes.child import Command, terminated_as_by_ctrl_c
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
@@ -123,8 +123,7 @@ class Against:
             if python := self._python:
                 check_python(python)
             if install := self._config.option.opprof_against_install:
-                say(self._config, f"opprof: installing the base: {install}")
-                python = installed(folder / "base", tree.path, install)
+                python = self._installed(folder / "base", tree.path, install)
             sides = []
             for number in range(workers):
                 place = folder / f"{number}"
@@ -132,6 +131,19 @@ class Against:
                 sides.append(_commands(self._config, tree, str(place), python, self._everything))
             changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, tests)
             return self._taking_turns(sides, tests, changed)
+
+    def _installed(self, folder: Path, tree: Path, command: str) -> str:
+        """Return the Python of the installed base: kept by an earlier run, or made in *folder*."""
+        kept = KeptEnvironment(place, self._base.commit, command) if (place := self._cache_folder()) else None
+        if kept and (python := kept.python()):
+            say(self._config, f"opprof: an earlier run installed the base: {command}")
+            return python
+        say(self._config, f"opprof: installing the base: {command}")
+        python = installed(folder, tree, command)
+        if kept:
+            python = kept.keep(folder)
+            self._summary.lines += [f"opprof: {kept.problem}"] if kept.problem else []
+        return python
 
     def _taking_turns(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], changed: Mapping[str, int]
@@ -146,7 +158,10 @@ class Against:
             if not wanted:
                 break
             estimate = f", about {took_s:.0f} s" if took_s else ""
-            what = f"pair {number + 1} of {LOOKS[number >= LOOKS[0]]}, {plural(len(wanted), 'test')}"
+            judges_times = any(map(_may_judge_times, wanted))
+            of = f" of {LOOKS[number >= LOOKS[0]]}" if judges_times else ""
+            reason = " to confirm" if number and not judges_times else ""
+            what = f"pair {number + 1}{of}, {plural(len(wanted), 'test')}{reason}"
             say(self._config, f"opprof: {what}{estimate}")
             begin = monotonic()
             if number == 0 and cache:
@@ -203,13 +218,14 @@ class Against:
         config, options = self._config, self._config.option
         if self._python or options.opprof_against_install or options.opprof_against_tests == "here":
             return None  # that Python's packages, or the test files, may change while the commit stays the same
-        if options.opprof_cache:
-            folder = Path(config.invocation_params.dir, options.opprof_cache)
-        elif config.pluginmanager.hasplugin("cacheprovider"):
-            folder = config.cache.mkdir("opprof")
-        else:
-            return None
-        return BaseCache(folder, self._base.commit, list(map(str, config.invocation_params.args)))
+        folder = self._cache_folder()
+        return BaseCache(folder, self._base.commit, list(map(str, config.invocation_params.args))) if folder else None
+
+    def _cache_folder(self) -> Path | None:
+        if folder := self._config.option.opprof_cache:
+            return Path(self._config.invocation_params.dir, folder)
+        has_cache = self._config.pluginmanager.hasplugin("cacheprovider")
+        return self._config.cache.mkdir("opprof") if has_cache else None
 
     def _say_what_is_only_there(self, found: Found) -> None:
         for test in found.only_there:

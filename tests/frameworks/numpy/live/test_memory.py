@@ -121,8 +121,7 @@ def test_ten_temporaries_that_live_at_once_fail_a_test_of_as_many_calls_and_unch
 ) -> None:
     pytester.makepyfile(test_memory=PROGRAM.format(keep=" ="))
     pytester.runpytest_subprocess("--opprof", "--opprof-update").assert_outcomes(passed=1)
-    for _ in range(3):
-        pytester.runpytest_subprocess("--opprof").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--opprof").assert_outcomes(passed=1)
     pytester.makepyfile(test_memory=PROGRAM.format(keep=" += [None]; kept[-1] ="))
     result = pytester.runpytest_subprocess("--opprof")
     result.assert_outcomes(failed=1)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_opprof.processes.base_install import KeptEnvironment
+
+COMMIT = "0123456789abcdef"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """One with a package that pip has installed; its files stand for pip's."""
+    folder = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages(folder) / "model-1.0.dist-info").mkdir()
+    (packages(folder) / "model.py").write_text("NUMBER = 3\n", encoding="utf-8")
+    return folder
+
+
+def packages(environment: Path) -> Path:
+    (found,) = environment.glob("lib/python*/site-packages")
+    return found
+
+
+def kept(tmp_path: Path, command: str = "pip install .") -> KeptEnvironment:
+    return KeptEnvironment(tmp_path / "cache", COMMIT, command)
+
+
+@pytest.mark.processes
+def test_a_later_run_finds_the_environment_and_its_packages(environment: Path, tmp_path: Path) -> None:
+    assert kept(tmp_path).python() == ""
+    python = kept(tmp_path).keep(environment)
+    assert Path(python).is_relative_to(tmp_path / "cache")
+    assert kept(tmp_path).python() == python
+    assert kept(tmp_path, "pip install --no-deps .").python() == ""  # another command, another environment
+    printed = subprocess.run([python, "-c", "import model; print(model.NUMBER)"], capture_output=True, check=True)
+    assert printed.stdout.split() == [b"3"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("what", ["editable", "pth", "in place"])
+def test_an_environment_whose_packages_may_lie_in_the_bases_tree_is_not_kept(
+    environment: Path, tmp_path: Path, what: str
+) -> None:
+    package = packages(environment) / "model-1.0.dist-info"
+    if what == "editable":
+        (package / "direct_url.json").write_text(json.dumps({"dir_info": {"editable": True}}), encoding="utf-8")
+    elif what == "pth":
+        (packages(environment) / "model.pth").write_text("/tmp/tree\n", encoding="utf-8")
+    else:
+        package.rmdir()
+    found = kept(tmp_path)
+    assert Path(found.keep(environment)).is_relative_to(environment)
+    assert not (tmp_path / "cache").exists()
+    assert found.problem == ""
+
+
+@pytest.mark.processes
+def test_an_environment_that_does_not_start_is_replaced(environment: Path, tmp_path: Path) -> None:
+    python = Path(kept(tmp_path).keep(environment))
+    for link in python.parent.glob("python*"):
+        link.unlink()
+    assert kept(tmp_path).python() == ""
+    assert kept(tmp_path).keep(environment) == str(python)
+
+
+@pytest.mark.processes
+def test_a_folder_that_cannot_be_written_is_a_problem_to_report(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file", encoding="utf-8")
+    found = kept(tmp_path)
+    assert Path(found.keep(environment)).is_relative_to(environment)
+    assert found.problem.startswith(f"the installed base is not kept in {tmp_path / 'cache'}: ")
