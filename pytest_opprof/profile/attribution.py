@@ -35,8 +35,24 @@ def owners(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meani
 
     `NOBODY` owns events of no op. *parents* holds the index of the enclosing event, -1 at the top; events come before
     the events inside them. *name* holds each event's index into *meanings*. Some passes of plain list work: about 1 us
-    an event.
+    an event, 0.2 us in a window whose events are mostly alone.
     """
+    around = set(parents)
+    nested = [event for event, parent in enumerate(parents) if parent != NOBODY or event in around]
+    if 2 * len(nested) > len(parents):
+        return _owners(parents, name, meanings)
+    # An event that is alone is one as its name is.
+    counts = [owner != NOBODY for owner in _owners([NOBODY] * len(meanings), range(len(meanings)), meanings)]
+    result = [event if counts[number] else NOBODY for event, number in enumerate(name)]
+    if nested:
+        place = {event: index for index, event in enumerate(nested)}
+        inside = [place.get(parents[event], NOBODY) for event in nested]
+        for event, owner in zip(nested, _owners(inside, [name[event] for event in nested], meanings)):
+            result[event] = NOBODY if owner == NOBODY else nested[owner]
+    return result
+
+
+def _owners(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meaning]) -> list[int]:
     hosts = _hosts(parents, name, meanings)
     first_work, first_view = _first_inside(parents, name, meanings, hosts)
     stands_for_inside = [meaning.kind in _STANDS_FOR_INSIDE for meaning in meanings]

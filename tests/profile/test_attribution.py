@@ -209,6 +209,26 @@ def test_a_top_level_event_leads_to_something_counted_inside_its_own_tree(forest
         assert owner == NOBODY or roots[owner] == roots[event]
 
 
+@given(forests(), st.lists(st.integers(0, len(MEANINGS) - 1), max_size=3))
+def test_events_among_many_that_are_alone_belong_as_without_them(
+    forest: tuple[list[int], list[int]], alone: list[int]
+) -> None:
+    parents, names = forest
+    expected = owners(parents, names, MEANINGS)
+    many = 2 * [*range(len(MEANINGS)), *alone] * (1 + len(parents) // len(MEANINGS))
+    singly = [owners([NOBODY], [name], MEANINGS)[0] == 0 for name in many]
+    first = len(many)
+    mixed = owners(
+        [NOBODY] * first + [NOBODY if parent == NOBODY else first + parent for parent in parents] + [NOBODY] * first,
+        many + names + many,
+        MEANINGS,
+    )
+    after = first + len(parents)
+    assert mixed[first:after] == [NOBODY if owner == NOBODY else first + owner for owner in expected]
+    assert mixed[:first] == [event if counts else NOBODY for event, counts in enumerate(singly)]
+    assert mixed[after:] == [event if counts else NOBODY for event, counts in enumerate(singly, start=after)]
+
+
 def test_the_out_form_of_a_function_without_a_canonical_name_is_the_same_call() -> None:
     assert counted(["aten::polar", "aten::polar"]) == {"aten::polar": 1}
     assert counted(["mylib::outer", "mylib::inner"]) == {"mylib::outer": 1, "mylib::inner": 1}

@@ -7,7 +7,7 @@ two, as in `torch.utils.flop_counter`. Other ops have none by convention.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import ceil, floor, prod
 
 from ...ops import flops
 from ...ops.names import meaning
@@ -183,8 +183,10 @@ FACTORIES = frozenset(
     """aten::empty_like aten::zeros_like aten::ones_like aten::full_like aten::rand_like aten::randn_like
     aten::randint_like aten::new_empty aten::new_empty_strided aten::new_zeros aten::new_ones aten::new_full""".split()
 )
+# Ops that write a sequence of numbers to their last argument, which has no elements before.
+SEQUENCES = frozenset(["aten::arange", "aten::range"])
 # The ops whose written bytes or FLOPs depend on more than shapes.
-USE_ATTRIBUTES = frozenset([*NEEDS_ATTRIBUTES, *_REDUCTIONS, *FACTORIES])
+USE_ATTRIBUTES = frozenset([*NEEDS_ATTRIBUTES, *_REDUCTIONS, *FACTORIES, *SEQUENCES])
 
 
 def _reduction(raw: str, shapes: Shapes, attributes: Sequence[object]) -> Shape | None:
@@ -235,6 +237,23 @@ def made(raw: str, shape: Shape, dtype: str, attributes: Sequence[object]) -> tu
     if not dtype or not isinstance(sizes, (list, tuple)) or not all(type(size) is int for size in sizes):
         return None
     return tuple(sizes), dtype
+
+
+def sequence(raw: str, dtype: str, attributes: Sequence[object]) -> Shape | None:
+    """Return the shape of what one of `SEQUENCES` writes from begin, end and step; None if they are not known.
+
+    >>> sequence("aten::arange", "int64", [0, 10, 3, None]), sequence("aten::range", "float32", [1, 4.5, 0.5, None])
+    ((4,), (8,))
+    """
+    numbers = [each for each in attributes[:3] if isinstance(each, (int, float))]
+    if len(numbers) < 3:
+        return None
+    try:
+        begin, end, step = map(int, numbers) if dtype == "int64" else map(float, numbers)
+        steps = (end - begin) / step
+        return (max(floor(steps) + 1 if raw == "aten::range" else ceil(steps), 0),)
+    except (ArithmeticError, ValueError):  # a step of 0, or a number that is none
+        return None
 
 
 # By the numbers of dtypes in PyTorch's profiler (`c10::ScalarType`).

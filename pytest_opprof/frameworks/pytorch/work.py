@@ -12,6 +12,8 @@ from ...ops.signature import Shape, Signature
 from ...ops.vocabulary import CASTS
 from . import formulas
 
+_MOST_WORKS = 10_000
+
 # Ops that are casts if their two dtypes differ.
 COPIES = frozenset(CASTS["torch"].split())
 
@@ -67,6 +69,17 @@ class Work(NamedTuple):
     flops: int | None
 
 
+class Works(dict[tuple[object, ...], Work]):
+    """The work of earlier ops of this process, by whatever it depends on: that of one op takes 0.1 ms."""
+
+    def keep(self, case: tuple[object, ...], work: Work) -> Work:
+        """Keep the *work*, and return it. All is forgotten when it becomes much."""
+        if len(self) >= _MOST_WORKS:
+            self.clear()
+        self[case] = work
+        return work
+
+
 def called_again(parents: Sequence[int], raws: Sequence[str]) -> dict[int, int]:
     """Return the events that call the same op once more, outer ones first, each with the inner call that does the work.
 
@@ -95,6 +108,8 @@ def work(raw: str, arguments: Sequence[Argument], attributes: Sequence[object] =
     kind = meaning(raw).kind
     if kind is Kind.COMMUNICATION:
         return _collective(raw, arguments)
+    if raw in formulas.SEQUENCES and tensors and (shape := formulas.sequence(raw, tensors[-1].dtype, attributes)):
+        arguments = tensors = [Tensor(tensors[-1].dtype, shape)]
     shapes = [each.shape if isinstance(each, Tensor) else None for each in arguments]
     result, flops = formulas.result_of(raw, shapes, attributes)
     nbytes = _together(tensors)

@@ -15,6 +15,8 @@ def test_bytes_are_of_what_is_read_and_of_what_follows_from_it() -> None:
     assert work("aten::sum", [F32]).nbytes == 96
     assert work("aten::cat", [(F32, F32)]).nbytes == 2 * 96
     assert work("aten::t", [F32]).nbytes == 0
+    assert work("aten::arange", [None, None, None, Tensor("int64", (0,))], [0, 10, 1, None]).nbytes == 80
+    assert work("aten::arange", [None, Tensor("int64", (10,))], [10, None]).nbytes == 80
     assert work("aten::embedding", [F32, Tensor("int64", (2,))]).nbytes == 96 + 16 + 2 * 24
 
 

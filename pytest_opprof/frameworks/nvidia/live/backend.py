@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from .cupti import Cupti
     from .cupti_records import Table
     from .driver import Driver
-    from .nvml import Look
 
 # A process that imported one of these is going to use a GPU. JAX imports its module with the first array.
 _USERS = (
@@ -63,8 +62,6 @@ class CudaBackend(Backend):
         self._problem: dict[int, str | None] = {}
         self._fits = False
         self._collecting = False
-        self._looked: Mapping[int, Look] = {}
-        """What NVML said after the last window."""
 
     def unavailable(self) -> str | None:
         """Return the missing part, or the profiler that uses CUPTI already; None if the backend can run here."""
@@ -94,7 +91,7 @@ class CudaBackend(Backend):
         log = EventLog(_environment(driver, [0], options), lambda: marks.append(cupti.timestamp()), is_known, chains)
         memory = Memory(log) if options.memory else None
         driver.synchronize()
-        before = nvml.look(driver, self._looked)
+        before = nvml.look(driver)
         cupti.enable(pushed=chains is not None)
         self._collecting = True
         try:
@@ -107,7 +104,7 @@ class CudaBackend(Backend):
             # Also after an exception or Ctrl-C, since recording would slow later code.
             self._collecting = False
             cupti.disable()
-        self._looked = after = nvml.look(driver, before)
+        after = nvml.look(driver)
         span, (calls, work, external) = Span(begin, end, marks, waited=end), _recorded(cupti, options)
         sites = sites_of(calls, external) if chains and not pushed.problem else None
         if ignored := driver.ignored_devices():

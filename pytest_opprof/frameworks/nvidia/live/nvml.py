@@ -60,6 +60,10 @@ class Look:
     """The questions that NVML did not answer."""
 
 
+# The last look at each GPU, by its number in CUDA.
+_last: dict[int, Look] = {}
+
+
 def unwatched() -> str:
     """Return why NVML is not asked, and the remedy; empty if it is."""
     return _opened()[1]
@@ -82,10 +86,10 @@ def _opened() -> tuple[Any, str]:
     return pynvml, ""
 
 
-def look(driver: Driver | None, earlier: Mapping[int, Look] | None = None) -> dict[int, Look]:
+def look(driver: Driver | None) -> dict[int, Look]:
     """Return NVML's answers about each GPU that this process has initialised, by its number in CUDA.
 
-    Counters that an *earlier* look read less than a second ago are not read again.
+    Counters that the look before, of whichever backend, read less than a second ago are not read again.
 
     NVML has other numbers, as it ignores CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Both know the PCI address.
     """
@@ -96,7 +100,9 @@ def look(driver: Driver | None, earlier: Mapping[int, Look] | None = None) -> di
     nvml, missing = _opened() if buses else (None, "")
     if missing:
         return {}
-    return {device: _look(nvml, device, bus, (earlier or {}).get(device)) for device, bus in buses.items()}
+    found = {device: _look(nvml, device, bus, _last.get(device)) for device, bus in buses.items()}
+    _last.update(found)
+    return found
 
 
 def _look(nvml: Any, device: int, bus: str, earlier: Look | None) -> Look:

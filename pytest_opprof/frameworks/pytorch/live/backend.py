@@ -10,11 +10,12 @@ tensors of an op are needed; `prof.events()` and `key_averages()` take 40 to 100
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
@@ -86,8 +87,6 @@ class TorchBackend(Backend):
         """When the last of them ended."""
         self._has_freed = False
         """Whether `_free_unheard` was called in this process."""
-        self._looked: Mapping[int, Look] = {}
-        """What NVML said after the last window."""
 
     def unavailable(self) -> str | None:
         """Return an error if torch is missing, else None."""
@@ -148,7 +147,7 @@ class TorchBackend(Backend):
         session = _session(options, on_gpu, all_threads)
         if on_gpu:
             _wait()
-        looks = [_look(self._looked)] if on_gpu else []
+        looks = [_look()] if on_gpu else []
         older = [torch.empty(1)] if options.memory and not self._has_freed else []
         _start(session)
         contexts = 0
@@ -175,8 +174,7 @@ class TorchBackend(Backend):
             if on_gpu:
                 mark()
                 contexts = _wait()
-                self._looked = _look(looks[0])
-                looks.append(self._looked)
+                looks.append(_look())
         finally:
             if lists_allocations:
                 allocations = list_of_allocations.stop()
@@ -200,7 +198,8 @@ class TorchBackend(Backend):
             from . import cuda  # only here: it imports the backend of CUDA
 
             made = (numbers[0], numbers[-1]) if numbers else (0, 0)
-            cuda.read(results.events() if results else [], log, options, contexts, looks, made)
+            with _uncollected():
+                cuda.read(results.events() if results else [], log, options, contexts, looks, made)
             if (driver := cuda_driver.opened()) and (ignored := driver.ignored_devices()):
                 log.remark(ignored)
             return
@@ -208,7 +207,8 @@ class TorchBackend(Backend):
             log.remark(_NO_KERNELS)
         if "torch_npu" in sys.modules and torch.npu.is_initialized():
             log.remark(_BESIDE_NPU)
-        _read(results, log, options, numbers, allocations)
+        with _uncollected():
+            _read(results, log, options, numbers, allocations)
         if log.communication_ns is not None and not asked_for_memory:
             log.forget_sizes()
 
@@ -377,6 +377,18 @@ def _launch(kernels: int, device: str = "cuda") -> None:
         raise BackendError(f"the GPU reports an error: {error}") from None
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Read events without looking for garbage: of the many objects for them none refers to another."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _wait() -> int:
     """Wait until the GPUs are done; return the number of contexts.
 
@@ -398,11 +410,11 @@ def _wait() -> int:
     return 1
 
 
-def _look(earlier: Mapping[int, Look]) -> dict[int, Look]:
+def _look() -> dict[int, Look]:
     from ...nvidia.live import driver as cuda_driver
     from ...nvidia.live import nvml
 
-    return nvml.look(cuda_driver.opened(), earlier)
+    return nvml.look(cuda_driver.opened())
 
 
 def _read(

@@ -59,6 +59,7 @@ _UNLINKED = (
 # The op of a kernel that an op launched: a part of that op, as the launch is.
 _OF_ITS_OP = "cudaLaunchKernel"
 _NEVER = 1 << 63
+_ALWAYS, _PLAIN = Span(0, _NEVER), Options()
 
 
 def read(
@@ -84,7 +85,8 @@ def read(
         check_waited(session, end)
     log.marked_ns = marks
     session = session.between(begin, end)
-    used = fill(log, session, marks, options.timing == "sync", options.moments, end, _graphs_hold(), grad_numbers)
+    span = Span(0, _NEVER, marks, end)
+    used = fill(log, session, span, options, graphs_hold=_graphs_hold(), grad_numbers=grad_numbers)
     if used:
         models = "+".join(sorted({torch.cuda.get_device_name(device) for device in used}))
         frameworks = (("cuda", str(torch.version.cuda)), *log.environment.frameworks)
@@ -111,21 +113,18 @@ def check_waited(session: Recorded, end: int) -> None:
 def fill(
     log: EventLog,
     session: Recorded,
-    marks: Sequence[int] = (),
-    blocking: bool = False,
-    moments: bool = False,
-    waited: int = _NEVER,
+    span: Span = _ALWAYS,
+    options: Options = _PLAIN,
+    *,
     graphs_hold: bool = True,
     grad_numbers: tuple[int, int] = (0, 0),
 ) -> list[int]:
-    """Append a recording to *log*, whose intervals begin at *marks*; return the numbers of the GPUs that worked.
+    """Append a recording to *log*; return the numbers of the GPUs that worked.
 
-    *blocking*: launches block, and times are those of sync timing. *moments*: also record start times. The last wait
-    for the GPU began at *waited*. *graphs_hold*: nodes of CUDA graphs have the number of their launch. *grad_numbers*:
-    see `HostOps.append_to`. Raises BackendError if a kernel was launched but not recorded, or if launches should block
-    and did not.
+    *graphs_hold*: nodes of CUDA graphs have the number of their launch. *grad_numbers*: see `HostOps.append_to`. Raises
+    BackendError if a kernel was launched but not recorded, or if launches should block and did not.
     """
-    span = Span(0, _NEVER, marks, waited)
+    marks, moments, blocking = span.marks, options.moments, options.timing == "sync"
     host = HostOps(session.ops, session.calls)
     kernels_before = len(session.activities)
     session = session.without(host.compiler_calls, [op for _, op in host.compiled])

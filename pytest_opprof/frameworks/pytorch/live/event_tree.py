@@ -11,8 +11,8 @@ from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ...live.contract import Options
 from ..events import COMPILING, KINDS, MEMORY, WAITS, Role, logged, role, transfers
-from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES
-from ..work import COPIES, Argument, Tensor, called_again, work
+from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES, SEQUENCES
+from ..work import COPIES, Argument, Tensor, Works, called_again, work
 from .marks import MARK
 from .sites import NODE, Sites
 
@@ -20,6 +20,10 @@ from .sites import NODE, Sites
 _FREE, _INSIDE, _INSIDE_UNKNOWN = range(3)
 _NEVER_COUNT = frozenset([Kind.WRAPPER, Kind.ALLOCATION, Kind.GRAPH])
 _WORKERS = frozenset([Kind.COMPUTE, Kind.COPY, Kind.MOVE])
+
+
+# The work of the events of earlier windows, by the key of `TreeReader._work`.
+_DONE = Works()
 
 
 class _Raw(NamedTuple):
@@ -36,6 +40,8 @@ class _Raw(NamedTuple):
     makes: bool
     """Whether it makes a tensor, possibly of another dtype than its input."""
     needs_attributes: bool
+    by_inputs: bool
+    """Whether its inputs alone tell its work, if there is a tensor among them."""
 
 
 class TreeReader:
@@ -97,7 +103,7 @@ class TreeReader:
         """Append every op to the log in the order of time, an op before the ops inside it."""
         # One loop with few calls, and each attribute read once: PyTorch makes a new object for each access.
         log, marks, cuts_ops, on_meta = self.log, self.marks, self.cuts_ops, self.on_meta
-        tensor, meta, with_moments = self._tensor, self._meta, self.options.moments
+        tensor, meta, with_moments, add = self._tensor, self._meta, self.options.moments, log.add
         sites = None if self.options.chains is None else Sites(log)
         thread, name_of_thread = self._thread, ""
         if sites is not None:
@@ -105,15 +111,21 @@ class TreeReader:
             has_others = any(event.start_tid != thread for event in tree)
             forward_threads = self._forward_threads() if has_others else {}
         raws: dict[str, _Raw | None] = {}
-        parents, ops = self._parents, self._ops
-        stack = [(event, -1, 0, _FREE) for event in reversed(tree)]
+        parents, ops, works = self._parents, self._ops, self._works
+        tells_threads = sites is not None or with_moments
+        outer, stack = iter(tree), list[tuple[Any, int, int, int]]()
         outermost = -1
-        while stack:
-            event, parent, interval, place = stack.pop()
+        while True:
+            if stack:
+                event, parent, interval, place = stack.pop()
+            elif (event := next(outer, None)) is not None:
+                parent, interval, place = -1, 0, _FREE
+            else:
+                break
             raw, start = event.name, event.start_time_ns
             if parent < 0 or cuts_ops:
                 interval = bisect_right(marks, start)
-                if event.start_tid != thread:
+                if tells_threads and event.start_tid != thread:
                     thread = event.start_tid
                     name_of_thread = "" if thread == self._thread else f"thread {thread}"
                     if sites is not None:
@@ -140,28 +152,43 @@ class TreeReader:
                 stack += [(child, parent, interval, place) for child in reversed(children)]
                 continue
             duration = event.duration_time_ns
-            name, _, works, looked_at, *_ = known
-            inputs = getattr(event.extra_fields, "inputs", ()) if looked_at[_FREE] or looked_at[place] else ()
-            if looked_at[place] or (looked_at[_FREE] and parent >= 0 and ops[parent] == raw):
-                name, nbytes, flops = self._work(event, raw, inputs, known)
-                index = log.add(name, duration, parent, interval, nbytes)
-                if flops is not None:
-                    log.computed(index, flops)
-                if works:
-                    place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
-            else:
-                index = log.add(name, duration, parent, interval)
+            name, _, is_work, looked_at, _, _, by_inputs = known
+            first, nbytes, flops = None, ABSENT, None
+            if looked_at[_FREE] or looked_at[place]:
+                inputs = getattr(event.extra_fields, "inputs", ())
+                if looked_at[place] or (parent >= 0 and ops[parent] == raw):
+                    # The key is flat, and made of the event's raw values, to be cheap.
+                    key: list[object] = [raw]
+                    for value in inputs:
+                        kind = type(value)
+                        if kind is tensor:
+                            if first is None:
+                                first = value
+                            sizes = value.sizes
+                            key.append(value.dtype)
+                            key += sizes
+                            if 3 < len(sizes) < 6:
+                                key.append(tuple(value.strides))
+                        elif kind is list:
+                            key.append(tuple([(each.dtype, *each.sizes) for each in value if type(each) is tensor]))
+                        else:
+                            key.append(None)
+                    found = works.get(tuple(key)) if by_inputs else None
+                    name, nbytes, flops = found or self._work(event, inputs, known, key)
+                    if is_work:
+                        place = _INSIDE if flops is not None or raw in COPIES or place is _INSIDE else _INSIDE_UNKNOWN
+                else:
+                    first = next((value for value in inputs if type(value) is tensor), None)
+            index = add(name, duration, parent, interval, nbytes)
             parents.append(parent)
             ops.append(raw)
+            if flops is not None:
+                log.computed(index, flops)
             if parent < 0:
                 outermost = index
-            if inputs and outermost not in on_meta:
-                for value in inputs:
-                    if type(value) is tensor:
-                        # Fake tensors report another device, so the events inside tell.
-                        if value.device == meta:
-                            on_meta.add(outermost)
-                        break
+            # Fake tensors report another device, so the events inside tell.
+            if first is not None and outermost not in on_meta and first.device == meta:
+                on_meta.add(outermost)
             if sites is not None:
                 sites.asked(index)
             if with_moments:
@@ -169,8 +196,8 @@ class TreeReader:
             if children:
                 stack += [(child, index, interval, place) for child in reversed(children)]
 
-        for outer, inner in called_again(parents, ops).items():
-            log.works_as(outer, inner)
+        for event, again in called_again(parents, ops).items():
+            log.works_as(event, again)
         if sites is not None:
             sites.end(self._thread, range(*self.grad_numbers))
 
@@ -195,39 +222,30 @@ class TreeReader:
         is_move = kind is Kind.MOVE or raw in COPIES
         counts = kind not in _NEVER_COUNT or raw in COPIES
         looked_at = counts, is_move, is_move or raw in HAVE_FLOPS
-        return _Raw(name, told, kind in _WORKERS, looked_at, raw in FACTORIES, raw in NEEDS_ATTRIBUTES)
+        makes, needs_attributes = raw in FACTORIES, raw in NEEDS_ATTRIBUTES or raw in SEQUENCES
+        by_inputs = not (makes or needs_attributes)
+        return _Raw(name, told, kind in _WORKERS, looked_at, makes, needs_attributes, by_inputs)
 
-    def _work(self, event: Any, raw: str, inputs: Sequence[Any], known: _Raw) -> tuple[int, int, int | None]:
-        """Return the log's name of an event with its *inputs*, its bytes and its FLOPs."""
-        # The key is flat, and made of the event's raw values, to be cheap.
-        key: list[object] = [raw]
-        tensor, has_tensors = self._tensor, False
-        for value in inputs:
-            if type(value) is tensor:
-                has_tensors = True
-                sizes = value.sizes
-                key += (value.dtype, *sizes)
-                if 3 < len(sizes) < 6:
-                    key.append(tuple(value.strides))
-            elif type(value) is list:
-                tensors = tuple([(each.dtype, *each.sizes) for each in value if type(each) is tensor])
-                has_tensors = has_tensors or bool(tensors)
-                key.append(tensors)
-            else:
-                key.append(None)
-        attributes: Sequence[object] = ()
-        made: Tensor | None = None
+    def _work(self, event: Any, inputs: Sequence[Any], known: _Raw, key: list[object]) -> tuple[int, int, int | None]:
+        """Return the log's name of an event with its *inputs*, its bytes and its FLOPs.
+
+        *key* begins with its raw name; for each input it has what its work depends on, None for what is no tensor.
+        """
+        raw, attributes, made = event.name, tuple[object, ...](), None
+        reads = any(key[1:]) and not known.makes  # a dtype, or a list that is not empty
         if known.needs_attributes:
-            attributes = self._attributes(event)
+            attributes = tuple(self._attributes(event, inputs))
             key.append(str(attributes))
-        reads = has_tensors and not known.makes
         if not reads:
             made = self._made(event)
-            key.append(made)
+            key += "makes", made
         case = tuple(key)
         found = self._works.get(case)
         if found is None:
-            done = work(raw, [self._argument(value) for value in inputs] if reads else [made], attributes)
+            done = _DONE.get(case)
+            if done is None:
+                arguments = [self._argument(value) for value in inputs] if reads else [made]
+                done = _DONE.keep(case, work(raw, arguments, attributes))
             name = self.log.name(raw, done.dtypes, kind=known.kind, signature=done.signature)
             found = self._works[case] = name, ABSENT if done.nbytes is None else done.nbytes, done.flops
         return found
@@ -249,7 +267,9 @@ class TreeReader:
                     return made if isinstance(made, Tensor) else None
         return None
 
-    def _attributes(self, event: Any) -> Sequence[object]:
+    def _attributes(self, event: Any, inputs: Sequence[Any]) -> Sequence[object]:
+        if event.name in SEQUENCES:
+            return [None if type(value) is self._tensor else value for value in inputs]
         if self._attributes_by_correlation is None:
             self._attributes_by_correlation = {
                 each.correlation_id(): each for each in self._flat() if each.name() in NEEDS_ATTRIBUTES

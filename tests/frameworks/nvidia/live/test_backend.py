@@ -60,6 +60,7 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> CudaBackend:
     monkeypatch.setattr(cuda_driver, "opened", lambda: driver)
     monkeypatch.setattr(libcupti, "opened", lambda: library)
     monkeypatch.setattr(nvml, "_opened", lambda: (Nvml(), ""))
+    monkeypatch.setattr(nvml, "_last", {})
     cupy = ModuleType("cupy")
     cupy.__version__ = "14.2.0"  # type: ignore[attr-defined]
     cupy.cuda = SimpleNamespace(MemoryHook=MemoryHook)  # type: ignore[attr-defined]
@@ -128,6 +129,7 @@ def test_a_gpu_that_was_throttled_disturbed_the_window_and_the_times_of_its_proc
     """On stand-ins for the libraries and for pynvml."""
     said = Nvml()
     monkeypatch.setattr(nvml, "_opened", lambda: (said, ""))
+    monkeypatch.setattr(nvml, "_last", {})
     inside: list[int] = []
     with watch.ops():
         gpu.launch("my_kernel", 2000)

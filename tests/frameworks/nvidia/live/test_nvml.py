@@ -36,6 +36,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Nvml:
     """Return the NVML of this process."""
     found = Nvml()
     monkeypatch.setattr(nvml, "_opened", lambda: (found, ""))
+    monkeypatch.setattr(nvml, "_last", {})
     return found
 
 
@@ -270,9 +271,9 @@ def test_counters_are_read_once_a_second_since_that_takes_longer_than_all_else(
     first = nvml.look(Driver(gpu))
     now[0] += SECOND_NS - 1
     said.counted_ns = {0: 3, 1: 4}
-    soon = nvml.look(Driver(gpu), first)
+    soon = nvml.look(Driver(gpu))
     assert (soon[0].counted_ns, soon[0].counted_at_ns, soon[0].at_ns) == (first[0].counted_ns, 5 * SECOND_NS, now[0])
     now[0] += 1
-    later = nvml.look(Driver(gpu), soon)
+    later = nvml.look(Driver(gpu))
     assert (later[0].counted_ns, later[0].counted_at_ns) == ({0x04: 3, 0x20: 4}, 6 * SECOND_NS)
     assert said.asked.count("nvmlDeviceGetViolationStatus") == 2 * 2

@@ -207,6 +207,24 @@ def test_bytes_are_those_that_an_op_reads_and_writes() -> None:
     assert profile.stats("Add").bytes == (3 * size,)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.arange(10),
+        lambda: torch.arange(2, 10, 3),
+        lambda: torch.arange(10, 2, -3),
+        lambda: torch.arange(0, 1, 0.1),
+        lambda: torch.arange(0, 5.5, dtype=torch.int64),
+        lambda: torch.arange(0, 5.5, dtype=torch.int32),
+        lambda: torch.arange(3, out=torch.empty(3)),
+        lambda: torch.arange(0),
+        lambda: torch.linspace(0, 1, 5),
+    ],
+)
+def test_a_sequence_of_numbers_is_as_many_bytes_as_it_writes(make: Callable[[], torch.Tensor]) -> None:
+    assert measure(make).stats("Range").bytes == (make().nbytes,)
+
+
 def test_flops_are_known_and_memory_when_asked_for() -> None:
     a, b = torch.ones(8, 16), torch.ones(16, 4)
     profile = measure(lambda: a @ b, memory=True)

@@ -6,7 +6,7 @@ import gzip
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -24,6 +24,7 @@ from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver
 from pytest_opprof.frameworks.nvidia.live import libcupti, nvml
 from pytest_opprof.frameworks.nvidia.live.cupti_records import DRIVER, RUNTIME
+from pytest_opprof.frameworks.nvidia.live.events import Span
 from pytest_opprof.frameworks.pytorch.live import cuda as torch_cuda
 from pytest_opprof.frameworks.pytorch.live import kineto
 from pytest_opprof.frameworks.pytorch.live.kineto import Activity, Allocation, Call, Op, Recorded
@@ -50,10 +51,14 @@ from ...nvidia.live.nvml_stand_in import Nvml, process
 Numbers = dict[str, tuple[int, int | None]]
 
 
+def span(marks: Sequence[int] = (), waited: int = 1 << 62) -> Span:
+    return Span(0, 1 << 62, marks, waited)
+
+
 def profile_of(session: Recorded, marks: tuple[int, ...] = ()) -> OpProfile:
     log = EventLog(Environment(()))
     log.interval, log.knows_memory, log.knows_flops = len(marks), True, True
-    torch_cuda.fill(log, session, marks)
+    torch_cuda.fill(log, session, span(marks))
     return log.freeze()
 
 
@@ -360,7 +365,7 @@ def test_host_ops_calls_and_kernels_ran_each_in_their_thread_or_stream() -> None
     log.marked_ns = [5]
     ops = [op("aten::linear", 10, 80), op("aten::mm", 20, 60), op("aten::relu", 15, 5, thread=2)]
     session = Recorded(ops, [call(1, 30)], [done(1, 40, start=900)._replace(stream=7)])
-    torch_cuda.fill(log, session, log.marked_ns, moments=True)
+    torch_cuda.fill(log, session, span([5]), Options(moments=True))
     profile = assemble([(log.freeze(None, [1_005]), {1: 0})], [100], ran_ns=[(1_005, 1_105)])
     spans = timeline_of(profile, 0)
     assert [(span.lane.thread, span.depth, span.name, span.start_ns, span.duration_ns) for span in spans] == [
@@ -380,7 +385,7 @@ def test_sync_timing_takes_an_op_from_before_its_launches_to_after_their_ends(mo
     def filled(*starts: int) -> EventLog:
         kernels = [done(number, 20)._replace(start=start) for number, start in enumerate(starts, 1)]
         log = EventLog(Environment(()))
-        torch_cuda.fill(log, Recorded([op("aten::mm", 0, 100)], calls, kernels), blocking=True)
+        torch_cuda.fill(log, Recorded([op("aten::mm", 0, 100)], calls, kernels), options=Options("sync"))
         return log
 
     profile = filled(15, 63).freeze()
@@ -398,7 +403,7 @@ def test_sync_timing_takes_a_copy_until_it_is_done_though_the_host_does_not_wait
     calls = [call(1, 20, "cudaMemcpyAsync"), call(2, 70)._replace(duration_ns=170)]
     work = [done(1, 100, H2D, 8, start=25), done(2, 100, start=130)]
     log = EventLog(Environment(()))
-    torch_cuda.fill(log, Recorded(ops, calls, work), blocking=True)
+    torch_cuda.fill(log, Recorded(ops, calls, work), options=Options("sync"))
     profile = log.freeze()
     # `to` is the copy, and takes until that is done, at 125. Only then the product would be sent; it has run at 250.
     assert numbers(profile) == {"MemcpyHtoD": (1, 125), "MatMul": (1, 125)}
@@ -422,7 +427,7 @@ def test_sync_timing_shares_the_time_of_a_thread_among_its_ops(monkeypatch: pyte
     ]
     work = [done(1, 90, start=10), done(2, 2, start=37), done(3, 60, start=110), done(4, 3, start=9)]
     log = EventLog(Environment(()))
-    torch_cuda.fill(log, Recorded(ops, calls, work), blocking=True)
+    torch_cuda.fill(log, Recorded(ops, calls, work), options=Options("sync"))
     profile = log.freeze()
     # The graph is done at 100, when `mm` has long returned: `linear`, all of whose time is here, has 100 to 200.
     assert numbers(profile) == {"CompiledFxGraph 7": (1, 100), "MatMul": (1, 100), "Relu": (1, 10)}
@@ -494,9 +499,9 @@ def test_kernels_of_graphs_are_not_given_to_a_launch_where_pytorch_tells_no_node
 def test_what_another_thread_was_launching_when_the_window_ended_is_not_lost() -> None:
     session = Recorded([], [call(1, 5), call(2, 25)], [done(1, 3)])  # each call takes 1 ns
     with pytest.raises(BackendError, match="CUPTI lost 1 of 2 kernels"):
-        torch_cuda.fill(EventLog(Environment(())), session, waited=26)
+        torch_cuda.fill(EventLog(Environment(())), session, span(waited=26))
     log = EventLog(Environment(()))
-    torch_cuda.fill(log, session, waited=25)
+    torch_cuda.fill(log, session, span(waited=25))
     assert counts(log.freeze()) == {"gemm": 1}
 
 
@@ -504,7 +509,7 @@ def test_code_that_was_loaded_onto_the_gpu_is_said_of_its_round() -> None:
     log = EventLog(Environment(()))
     log.mark()
     log.mark()
-    torch_cuda.fill(log, Recorded([], [call(1, 5), call(2, 25, "cuLibraryLoadData")], [done(1, 3)]), [0, 20])
+    torch_cuda.fill(log, Recorded([], [call(1, 5), call(2, 25, "cuLibraryLoadData")], [done(1, 3)]), span([0, 20]))
     ((interval, text),) = log.freeze().remarks
     assert (interval, text.partition(":")[0]) == (2, "code was compiled for the GPU or loaded onto it")
 
@@ -512,7 +517,7 @@ def test_code_that_was_loaded_onto_the_gpu_is_said_of_its_round() -> None:
 def test_code_that_a_first_launch_loaded_is_said_too() -> None:
     log = EventLog(Environment(()))
     log.mark()
-    torch_cuda.fill(log, Recorded([], [call(1, 25)], [done(1, 3)], loaded=[25]), [20])
+    torch_cuda.fill(log, Recorded([], [call(1, 25)], [done(1, 3)], loaded=[25]), span([20]))
     assert [interval for interval, _ in log.freeze().remarks] == [1]
 
 
@@ -778,7 +783,7 @@ def test_what_events_of_a_gpu_are_is_told_by_their_names(kind: str, name: str, m
     for correlation in (0, 5) if kind == "overhead" else (5,):
         event = StandIn(kind, name, 0, correlation=correlation, metadata=metadata)
         assert kineto.category_by_name(event) == kind
-        assert kineto.category_of(event) == kineto.category_of(Older(event)) == kind
+        assert [kineto._category_of(each)(each) for each in (event, Older(event))] == [kind, kind]
 
 
 def test_what_kineto_says_of_nodes_of_graphs_and_of_loading_is_read() -> None:
@@ -1074,6 +1079,7 @@ def test_a_gpu_that_was_shared_disturbed_the_window_in_which_pytorch_used_it(
 
     said, x = Nvml(), torch.ones(4)
     monkeypatch.setattr(nvml, "_opened", lambda: (said, ""))
+    monkeypatch.setattr(nvml, "_last", {})
     said.processes.append(process(2**22))
     with window() as found:
         x.half()

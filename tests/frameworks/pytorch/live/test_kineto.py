@@ -59,7 +59,7 @@ def events_of(session: str) -> list[Row]:
 def test_each_event_has_the_category_that_the_trace_of_its_session_says(session: str) -> None:
     beside = ("fwdbwd", "ac2g", "Trace", None)  # arrows, and the trace itself, are no events of a session
     said = Counter(each.get("cat") for each in loaded(f"{session}.trace.json.gz") if each.get("cat") not in beside)
-    found = Counter(kineto.category_of(row) for row in events_of(session))
+    found = Counter(map(kineto.category_by_name, events_of(session)))
     assert found == said
 
 
