@@ -132,7 +132,7 @@ class _Window:
 
     @property
     def split(self) -> list[tuple[int, str]]:
-        """The parts of the change of the whole: ns and cause. Empty where calls vary: no number is of a fastest round."""
+        """The parts of the change of the whole: ns and cause. Empty where calls vary: none is of a fastest round."""
         rows = [row for row in self.result.rows if not row.is_fact]
         seen = [calls for row in rows for calls in (row.base_calls, row.now_calls) if calls]
         if any(calls.least != calls.most for calls in seen) or not self.has_base:
