@@ -323,7 +323,7 @@ def test_a_range_is_an_op_of_budgets_baselines_tables_and_the_json(pytester: pyt
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  my_attention: 3 calls (budget: 2)",
+            "  my_attention: 3 calls (budget: 2, baseline: 2)",
             "  my_attention: 3 calls (baseline: 2)",
             "my_attention * 2 -> 3 * - * over budget, more calls",
         ]
