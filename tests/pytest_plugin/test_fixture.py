@@ -324,7 +324,6 @@ def test_a_range_is_an_op_of_budgets_baselines_tables_and_the_json(pytester: pyt
     result.stdout.fnmatch_lines(
         [
             "  my_attention: 3 calls (budget: 2, baseline: 2)",
-            "  my_attention: 3 calls (baseline: 2)",
             "my_attention * 2 -> 3 * - * over budget, more calls",
         ]
     )
