@@ -133,5 +133,5 @@ def test_the_demo_shows_a_pass_and_then_a_failure() -> None:
         [sys.executable, EXAMPLES / "demo.py", "numpy_filter"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Cast: 3 calls (budget: 1)" in done.stdout
+    assert "Cast: 3 calls (budget: 1, baseline: 1)" in done.stdout
     assert "That is all: the suites passed, and the change that added casts failed" in done.stdout

@@ -58,7 +58,7 @@ def numbers(ranks: str) -> list[range]:
     for part in ranks.split(","):
         match = _RANGE.fullmatch(part)
         if not match or int(match[2] or match[1]) < int(match[1]):
-            raise ValueError(f"{ranks!r} is no list of ranks, such as '0' or '1-3'")
+            raise ValueError(f"{ranks!r} is not a list of ranks: write '0' or '1-3'")
         found.append(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found
 

@@ -57,7 +57,7 @@ def load(path: Path) -> Baselines:
             for ranks, each in kept.ranks.items() if not _has_ops(kept) else [("", kept)]:
                 _check_window(path, f"{where}['ranks'][{ranks!r}]" if ranks else where, each)
             if _has_ops(kept) is bool(kept.ranks):
-                raise _broken(path, f"{where}: has to have either 'ops' or 'ranks'")
+                raise _broken(path, f"{where}: needs either 'ops' or 'ranks'")
     return _joined(beside, calls, load_times(beside) if os.path.exists(beside) else None)
 
 
@@ -66,7 +66,7 @@ def _check_window(path: Path, where: str, kept: KeptWindow) -> None:
     if not _has_ops(kept) or kept.ranks:
         raise _broken(path, f"{where}: has {'ranks in ranks' if kept.ranks else 'no ops'}")
     if unknown := kept.facts.keys() - FACTS.keys():
-        raise _broken(path, f"{where}['facts']: {min(unknown)!r} is no fact; known are {', '.join(FACTS)}")
+        raise _broken(path, f"{where}['facts']: {min(unknown)!r} is not a known fact; known: {', '.join(FACTS)}")
 
 
 def load_times(path: Path) -> TimesFile:
@@ -129,7 +129,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
             of_these = {machine: each for machine, each in machines.items() if each.calls_digest == own}
             for machine, each in of_these.items():
                 if unknown := each.ops_us.keys() - {*_ops_of(kept), OUTSIDE}:
-                    raise _broken(path, f"{_shown(test, window, machine)}: {min(unknown)!r} is timed, but has no calls")
+                    raise _broken(path, f"{_shown(test, window, machine)}: {min(unknown)!r} has a time but no calls")
             by_rank = {ranks: _entry(each) for ranks, each in kept.ranks.items()}
             first = min(by_rank, key=lambda ranks: numbers(ranks)[0].start) if by_rank else ""
             tests.setdefault(test, {})[window] = replace(
@@ -145,7 +145,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
     for (test, window, machine), _ in _each(times) if times else ():
         entry = tests.get(test, {}).get(window)
         if entry is None or machine in entry.mismatched:
-            why = "is of other calls; pytest --opprof-update records it" if entry else "has no calls"
+            why = "belongs to other calls; pytest --opprof-update records it again" if entry else "has no calls"
             unused.append(f"{_shown(test, window, machine)}: {why}; opprof baselines prune removes it")
     return Baselines(calls.environment.environment, tests, tuple(unused))
 

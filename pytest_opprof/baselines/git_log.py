@@ -110,7 +110,7 @@ def after(folder: Path, revision: str) -> frozenset[str]:
         git(folder, _WHAT, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except UsageError:
         raise UsageError(
-            f"--since: {revision!r} is no revision of the repository of {folder}; name a commit, a branch or a tag that"
-            " was fetched"
+            f"--since: {revision!r} is not a revision in the repository of {folder}; name a commit, a"
+            " branch or a tag that was fetched"
         ) from None
     return frozenset(git(folder, _WHAT, "rev-list", "--first-parent", "--end-of-options", f"{revision}..HEAD").split())

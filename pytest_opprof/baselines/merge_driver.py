@@ -41,7 +41,7 @@ def merge(base: Path, ours: Path, theirs: Path, name: Path) -> Mapping[Window, l
                 said = said.replace(str(at(version)), f"{name} ({word})")
             raise BaselineError(said) from None
         if not os.path.exists(at(merged)):
-            raise BaselineError(f"{name}: the two sides removed all entries; git rm removes the file")
+            raise BaselineError(f"{name}: together the two sides removed all entries; remove the file: git rm")
         ours.write_bytes(at(merged).read_bytes())
     return found.conflicts
 
@@ -84,7 +84,7 @@ def _times(path: Path) -> Baselines:
 def _merge_entries(versions: Sequence[Baselines | None], merged: Path, found: Merge) -> None:
     environments = {each.environment for each in versions if each}
     if len(environments) != 1:
-        raise BaselineError(f"{merged}: its versions are of several environments, so they cannot be merged")
+        raise BaselineError(f"{merged}: its versions come from different environments, so they cannot be merged")
     base, ours, theirs = (each.windows if each else {} for each in versions)
     file.save(merged, Baselines(environments.pop(), _by_test(by_key(base, ours, theirs, found.window))))
 

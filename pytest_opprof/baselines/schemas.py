@@ -19,7 +19,7 @@ def check_version(document: dict[str, Any], path: Path, known: int) -> None:
     """Raise BaselineError for a *document* without a schema version, or with another one than *known*."""
     version = document.get("schema")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise BaselineError(f"{path}: has no schema version; this is no baseline file of pytest-opprof")
+        raise BaselineError(f"{path}: has no schema version, so it is not a baseline file of pytest-opprof")
     if version > known:
         raise BaselineError(
             f"{path}: has schema version {version}, this pytest-opprof reads {known}. Upgrade pytest-opprof"

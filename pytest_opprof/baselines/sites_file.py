@@ -69,11 +69,11 @@ def read(path: Path) -> ModuleSites | str:
     """Return the sites beside the file of calls at *path*, or in words why they are unusable."""
     at = sites_of(path)
     if not os.path.exists(at):  # which raises nothing
-        return f"no sites are kept: there is no {at}; pytest --opprof-update writes it"
+        return f"no source lines are stored: {at} does not exist; pytest --opprof-update writes it"
     try:
         return ModuleSites(load(at))
     except BaselineError as error:
-        return f"no sites are kept: {error}"
+        return f"no source lines are stored: {error}"
 
 
 def load(path: Path) -> SitesFile:

@@ -99,7 +99,10 @@ class Store:
         kept = self._sites[path]
         if isinstance(kept, str):
             return kept
-        lacking = f"no sites are kept: {paths.sites_of(path)} has none of this window; pytest --opprof-update adds them"
+        lacking = (
+            f"no source lines are stored: {paths.sites_of(path)} has none for this window; pytest"
+            f" --opprof-update adds them"
+        )
         return lacking if (sites := kept.of(test, window)) is None else sites
 
     def functions(self, environment: Environment, module: str, test: str, window: str) -> Functions | str:
@@ -111,7 +114,7 @@ class Store:
         if path not in self._python:
             self._python[path] = python_file.read(path)
         kept = self._python[path]
-        lacking = f"{paths.python_of(path)} has none of this window; pytest --opprof-update --opprof-python adds them"
+        lacking = f"{paths.python_of(path)} has none for this window; pytest --opprof-update --opprof-python adds them"
         return kept if isinstance(kept, str) else kept.get((test, window), lacking)
 
     def put(self, environment: Environment, module: str, test: str, window: str, entry: WindowBaseline) -> None:

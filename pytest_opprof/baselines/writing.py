@@ -41,7 +41,7 @@ def writing(root: Path, patience_s: float = PATIENCE_S) -> Iterator[Path]:
         lock.acquire()
     except Timeout:
         since = f"for {patience_s:.0f} s (it holds {folder / _LOCK})"
-        raise BaselineError(f"{root}: another run has been writing baselines {since}; none were written") from None
+        raise BaselineError(f"{root}: another run is writing baselines {since}; none were written") from None
     except (OSError, NotImplementedError) as error:
         why = getattr(error, "strerror", None) or error
         raise BaselineError(f"{folder / _LOCK}: cannot be locked: {why}; no baselines were written") from None

@@ -62,11 +62,11 @@ def _run(arguments: argparse.Namespace) -> bool:
         cut += [found] if saved.is_cut else []
     if profiles.left_out and not broken:
         raise TraceError(
-            f"{len(profiles.left_out)} of these profiles could not be read, so that nobody can tell whether all are"
+            f"{len(profiles.left_out)} of these profiles could not be read, so opprof cannot tell whether all are"
             " within the budget"
         )
     if cut and not broken:
-        raise TraceError(f"{cut[0]}: was read in part, so that nobody can tell whether it is within its budget")
+        raise TraceError(f"{cut[0]}: was read in part, so opprof cannot tell whether it is within its budget")
     return broken
 
 

@@ -25,7 +25,7 @@ Windows = Mapping[tuple[str, str], "JudgedWindow"]
 """By test and name; two profiles have one."""
 _WHAT = (
     "compare two of saved profiles, runs (--opprof-json) and baseline files; exit 1 when the second is worse, 2 when"
-    " nobody can tell"
+    " opprof cannot tell"
 )
 
 
@@ -219,10 +219,10 @@ class _OfProfiles:
         """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""
         worse = any(row.verdict.is_regression for row in (*self.diff.rows, self.diff.total))
         if self.base.is_cut or (self.now.is_cut and not worse):
-            raise TraceError("a file was read in part, so that nobody can tell whether the second profile is worse")
+            raise TraceError("a file was read in part, so opprof cannot tell whether the second profile is worse")
         if self.diff.times and not worse:
             raise UsageError(
-                f"the times were not compared, so that nobody can tell whether they are worse: {self.diff.times}"
+                f"the times were not compared, so opprof cannot tell whether they are worse: {self.diff.times}"
             )
         return worse
 
@@ -329,7 +329,7 @@ class _OfRuns:
         windows = self.windows.values()
         worse = any(window.findings for window in windows)
         if not worse and all(window.untimed and window.verdict is Verdict.INCOMPARABLE for window in windows):
-            raise UsageError("no times could be compared, so that nobody can tell whether the second run is slower")
+            raise UsageError("no times could be compared, so opprof cannot tell whether the second run is slower")
         return worse
 
     def _only(self) -> list[tuple[Path, list[tuple[str, str]]]]:

@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import NamedTuple
 
-NOT_SEEN = "other processes were started in this window; their ops are not seen"
+NOT_SEEN = "this window started other processes; opprof does not see their ops"
 
 
 class Children(NamedTuple):

@@ -67,7 +67,7 @@ def rank_of(environ: Mapping[str, str] = os.environ) -> Rank:
         if other[:2] != told[0][:2]:
             raise UsageError(
                 f"the environment variables of {told[0].launcher} say {told[0]}, those of {other.launcher} {other}:"
-                " unset what is left over from another launcher"
+                " unset the variables of the launcher that is not in use"
             )
     # The launcher's own variables are more reliable than a copy in RANK.
     found = next(reversed(told), None) or _told(environ, "srun", *_SLURM)
@@ -120,9 +120,9 @@ def _told(environ: Mapping[str, str], launcher: str, rank: str, size: str, local
     numbers = {name: environ[name] for name in (rank, size, local_size) if name in environ}
     for name, value in numbers.items():
         if not (value.isascii() and value.isdigit() and len(value) < 10):
-            raise UsageError(f"the environment variable {name} is {value!r}; it is to be a number")
+            raise UsageError(f"the environment variable {name} is {value!r}; it must be a number")
     found = {name: int(value) for name, value in numbers.items()}
     if found[rank] >= found[size]:
         said = f"{rank}={found[rank]} and {size}={found[size]}"
-        raise UsageError(f"the environment variables say {said}: a rank is less than their number")
+        raise UsageError(f"the environment variables say {said}: a rank must be less than the number of ranks")
     return Rank(found[rank], found[size], launcher, found.get(local_size))

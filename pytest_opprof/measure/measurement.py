@@ -99,9 +99,11 @@ class Measurement:
         """Remember a new window. Raises UsageError if nobody would judge its numbers."""
         __tracebackhide__ = True
         if self.is_over:
-            raise UsageError(f"window {window.name!r} was opened after the test, where nothing is judged any more")
+            raise UsageError(
+                f"window {window.name!r} was opened after the test; open it in the test, where it is judged"
+            )
         if any(other.name == window.name and other.unfinished == OPEN for other in self.windows):
-            raise UsageError(f"window {window.name!r} is open already; give the one inside another name")
+            raise UsageError(f"window {window.name!r} is already open; give the inner window another name")
         window.threads, window.shown = self.threads, self.shown
         self.windows.append(window)
 

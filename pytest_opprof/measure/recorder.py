@@ -236,7 +236,9 @@ class Recorder:
         begin, cpu = self._clock_ns(), self._cpu_ns()[0]
         live, self._live = self._live, None
         if live is None:
-            raise BackendError("the profiler failed where an inner window began or ended, and recorded no more")
+            raise BackendError(
+                "the profiler failed at the start or end of an inner window, and recorded nothing after it"
+            )
         user_ops.recording = self._around
         self._ranges.interval_ends(0)  # the last interval is in no window
         live.close()

@@ -97,7 +97,7 @@ class Window:
         __tracebackhide__ = True
         if self.profile.is_empty:
             raise UsageError(
-                f"window {self.name!r} recorded no op at all, so {op!r} was not looked for. If nothing is meant to run,"
+                f"window {self.name!r} recorded no op at all, so a count of {op!r} says nothing. To expect no op,"
                 " assert window.calls == 0"
             )
         try:
@@ -112,9 +112,7 @@ class Window:
         """
         __tracebackhide__ = True
         if not self.profile.has_sites:
-            raise UsageError(
-                f"window {self.name!r} did not record which lines asked for its ops: run pytest --opprof --opprof-sites"
-            )
+            raise UsageError(f"window {self.name!r} did not record source lines: run pytest --opprof --opprof-sites")
         try:
             return site_calls(self.profile, op, self.shown or Shown(Path()), self._aliases)
         except UsageError as error:

@@ -84,7 +84,7 @@ class _Repository:
             return commit
         fetch = f"; this clone is shallow: {self.fetches()} may bring it" if self.is_shallow else ""
         raise UsageError(
-            f"{_FLAG}: {revision!r} is no revision of {self.top};"
+            f"{_FLAG}: {revision!r} is not a revision of {self.top};"
             f" name a commit, a branch or a tag that was fetched{fetch}"
         )
 
@@ -132,7 +132,7 @@ class _Repository:
         if branch := next(filter(self.found, names), ""):
             return branch
         raise UsageError(
-            f"{_FLAG}=auto: the default branch is not known here; name it, such as {_FLAG}=develop..., or let git find"
+            f"{_FLAG}=auto: the default branch is unknown; name it, such as {_FLAG}=develop..., or let git find"
             f" it: git remote set-head {remote} --auto"
         )
 

@@ -65,10 +65,10 @@ class BaseCache:
             packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
             content = packed.decompress(self._path.read_bytes(), _MOST_BYTES)
             if not packed.eof:
-                raise ValueError("it is cut, or too large")
+                raise ValueError("it is truncated or too large")
             kept = msgspec.json.decode(content, type=_Kept)
             if kept.commit != self._commit:
-                raise ValueError("it is of another commit")
+                raise ValueError("it belongs to another commit")
             for report in (report for reports in kept.reports.values() for report in reports):
                 if "opprof" in report:
                     converted(report["opprof"], TestRecord)

@@ -48,4 +48,4 @@ def why(report: pytest.CollectReport | pytest.TestReport) -> str:
     if report.skipped and isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
     said = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith("E  ")]
-    return (said or report.longreprtext.splitlines() or ["it does not say why"])[-1]
+    return (said or report.longreprtext.splitlines() or ["it gives no reason"])[-1]

@@ -30,7 +30,7 @@ _STAYING = PROCESSES - 1
 
 
 # The reason why ranks have none: it would wait for the other ranks at its first collective.
-NO_FRESH = "a fresh process would be no rank"
+NO_FRESH = "a fresh process cannot join the"
 
 
 class Measured(Struct):
@@ -131,7 +131,7 @@ class Pool:
         They are gone afterwards.
         """
         if not self._rank.is_alone:
-            raise BackendError(f"{NO_FRESH} of {self._rank.size}")
+            raise BackendError(f"{NO_FRESH} {self._rank.size} ranks")
         config = self._config
         with scratch() as folder:
             commands = []

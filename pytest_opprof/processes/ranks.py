@@ -124,7 +124,8 @@ class Ranks:
         local = self.rank.local_size
         if self._beside is None and local is not None and local != self.rank.size:
             raise BackendError(
-                f"{self.rank.size} ranks, {local} of them on this host, share no folder: give --opprof-json=FILE in one"
+                f"{self.rank.size} ranks, {local} of them on this host, share no folder: name a file in a"
+                f" shared folder with --opprof-json=FILE"
             )
         folder = self._beside.parent if self._beside else Path(tempfile.gettempdir())
         name = sha256(launch_of().encode()).hexdigest()[:16]

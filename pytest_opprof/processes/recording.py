@@ -36,12 +36,12 @@ _PATIENCE = 10
 _LEAST_PATIENCE_S = 300
 _SHOWN = 3
 _AGAIN = (
-    "Counts and coarse times were recorded; times to be judged by were left out. Record them when it is quiet, or say"
+    "Counts and coarse times were recorded; times to compare with were not. Record them on a quiet machine, or use"
     " --opprof-noise=ignore"
 )
 # Libraries that make a test do more or less in each run, with a remedy.
 ADAPTS = {
-    "Hypothesis": "each run draws other examples (@settings(derandomize=True, database=None) draws the same)",
+    "Hypothesis": "each run draws different examples (@settings(derandomize=True, database=None) draws the same)",
     "pytest-benchmark": "it runs the function as often as time allows (--benchmark-disable: once)",
 }
 
@@ -102,11 +102,11 @@ class Recording:
                 vary |= window.keep_calls_that_vary()
                 known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
-                    self._lines.append(f"{window.title}: whether its calls vary is not known: {window.lost}")
+                    self._lines.append(f"{window.title}: it is unknown whether its calls vary: {window.lost}")
             self._lines += [_said_to_vary(test, vary)] if vary else []
             self._lines += [
                 f"{window.title}: {FACTS[name].text} vary from run to run: {each.least:,}..{each.most:,}."
-                " The range is kept"
+                " The baseline stores the range"
                 for window in windows
                 if window.test is test
                 for name, each in window.result.facts_vary.items()
@@ -114,7 +114,7 @@ class Recording:
             ]
         if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
             more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-            self._lines.append(f"judged by the most that a process took: {', '.join(said[:_SHOWN])}{more}")
+            self._lines.append(f"coarse times are judged by the slowest process: {', '.join(said[:_SHOWN])}{more}")
 
     def sites(self, tests: Sequence[TestRecord]) -> dict[str, Mapping[str, SitesByOp]]:
         """Return the source lines of *tests*, by test and window, from one more process."""
@@ -126,14 +126,12 @@ class Recording:
         found |= {test.id: self._sites[test.id] for test in tests if test.id in self._sites}
         if not (left := [test.id for test in tests if test.id not in found]):
             return found
-        say(
-            self._config, f"opprof: calls are recorded; which lines ask for them in {plural(len(left), 'test')} follows"
-        )
+        say(self._config, f"opprof: calls are recorded; recording the source lines of {plural(len(left), 'test')}")
         try:
             with self._pool.started({test.file for test in tests if test.id in left}) as (process,):
                 answers = process.measure(left, max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S), sites=left)
         except BackendError as error:
-            self._lines.append(f"which lines ask for ops was not recorded: {error}")
+            self._lines.append(f"source lines were not recorded: {error}")
             return found
         return found | {test: answer.sites for test, answer in answers.items()}
 
@@ -168,7 +166,9 @@ class Recording:
         while lacking := [window for window in windows if not window.lost and window.lacks(processes, judged)]:
             if self._settings.update and not said:
                 said = True
-                say(self._config, f"opprof: calls are recorded; times of {plural(len(lacking), 'window')} follow")
+                say(
+                    self._config, f"opprof: calls are recorded; recording the times of {plural(len(lacking), 'window')}"
+                )
             first = 1 + min(len(window.result.processes) for window in lacking)
             if judged and first > processes and self._watch.busy():
                 break  # further measurements would be refused with the rest
@@ -321,8 +321,8 @@ def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:
     ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = "times, " if any(map(is_timed, test.windows)) else ""
-    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed what is random"
-    kept = f"Ranges are kept; {timed}bytes, FLOPs and dtypes are not judged"
+    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers"
+    kept = f"The baseline stores ranges; {timed}bytes, FLOPs and dtypes are not judged"
     return f"{test.id}: calls vary from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"
 
 
@@ -344,7 +344,7 @@ def _refused(windows: Sequence[_Window], busy: str) -> Iterator[str]:
         runs = window.result.processes
         clean = clean_processes(runs)
         if not busy and clean < STORED_RULE.least_base_processes:
-            what = disturbances(runs) or "its rounds shared their core with others"
+            what = disturbances(runs) or "its rounds shared their CPU core with other processes"
             yield f"{window.title}: in {len(runs) - clean} of {len(runs)} processes {what}. {_AGAIN}"
         is_refused = busy or clean < STORED_RULE.least_base_processes
         window.keep([] if is_refused else [run for run in runs if not run.disturbed])

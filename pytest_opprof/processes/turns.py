@@ -198,8 +198,8 @@ def _check_place(side: _Side) -> None:
     if misplaced := side.asks[1]:
         more = f" and {len(misplaced) - 3} more" if len(misplaced) > 3 else ""
         raise BackendError(
-            f"{side.child.name} did not test its own files: it imported {', '.join(misplaced[:3])}{more}. If that is"
-            " installed, and so the same for both, install the revision beside it:"
+            f"{side.child.name} did not test its own files: it imported {', '.join(misplaced[:3])}{more}. If it"
+            " is an installed package, both sides use the same one. Install the revision beside it:"
             " --opprof-against-install='pip install --no-deps .', or name a Python that has it:"
             " --opprof-against-python=EXE"
         )

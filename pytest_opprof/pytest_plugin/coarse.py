@@ -73,7 +73,7 @@ class Coarsely:
             base, elsewhere = known
             if over := slower(base, now, wall=True, elsewhere=elsewhere):
                 suspects[window.name] = _Suspect(base, elsewhere, over)
-            said = [f"{base.split}; judged by the most"] if is_split_only(base, now, elsewhere) else []
+            said = [f"{base.split}; judged by the slowest process"] if is_split_only(base, now, elsewhere) else []
             unchanged = window.does_more and not over and not elsewhere
             weighs = as_before(base, now, window.diff.then) if window.diff and unchanged else ""
             found.append(replace(window, coarsely=True, weighs=weighs, said=(*window.said, *said)))

@@ -88,7 +88,7 @@ class Looks:
     def _measured(self, test: TestRun, why: str, times: int, afresh: bool) -> tuple[list[Answer], str]:
         self.is_second = False
         if not self._settings.rank.is_alone:
-            return [], f"{NO_FRESH} of {self._settings.rank.size}"
+            return [], f"{NO_FRESH} {self._settings.rank.size} ranks"
         if self.left_s < 0:
             return [], f"the {CONFIRMING_S} s limit of this run was reached; run this test alone"
         begin = monotonic()

@@ -95,7 +95,7 @@ class Counter:
         """Return the counts, or the counts between two snapshots."""
         before, after = before or self._began, after or self._ended
         if not self._tally.has_begun:
-            return PythonCalls(uncounted=self.uncounted or "the test function was not seen to run")
+            return PythonCalls(uncounted=self.uncounted or "opprof did not see the test function run")
         if self.uncounted or before is None or after is None:
             return PythonCalls(uncounted=self.uncounted or "counting did not begin")
         return self._tally.counted(before, after, TELLS_LOOPS)

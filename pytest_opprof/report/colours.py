@@ -1,4 +1,4 @@
-"""The colours of a failing test on a terminal: what is worse, what is better, what to do. Words say it, too."""
+"""The colours of a failing test on a terminal: worse, better, the command. Words say it, too."""
 
 from __future__ import annotations
 

@@ -33,8 +33,9 @@ def _entry(test: TestResult, window: WindowResult, finding: Finding, against: st
     same = json.dumps([test.id, window.name, finding.rule, finding.op])
     path, line = (finding.line.file, finding.line.line) if finding.line else (split_id(test.id)[0], test.line or 1)
     says = f" `{finding.line.text}`" if finding.line and finding.line.text not in finding.text else ""
-    accept = command(test.id, "--opprof-update", rank_of([test]))
-    accepts = f" (to accept: {accept})" if finding.is_regression and not against else ""
+    steps = ["raise the limit in its op_budget mark"] if finding.breaks_budget else []
+    steps += [command(test.id, "--opprof-update", rank_of([test]))] if finding.is_regression and not against else []
+    accepts = f" (to accept: {', then '.join(steps)})" if steps else ""
     return {
         "description": f"{titled(test.id, window.name)}: {finding}{says}{accepts}",
         "check_name": f"opprof {finding.rule}",

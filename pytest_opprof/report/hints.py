@@ -1,4 +1,4 @@
-"""What to do first about a saved profile: the costs that programs can avoid, each with its numbers and its row."""
+"""Hints about a saved profile: avoidable costs, the largest first, each with its numbers and its row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..verdict import query
 
 Row = Literal["breakdown", "ranges", "kernels", "casts"]
 _LEAST: Final = 0.05
-"""Of the step or of the work of the device: what costs less is no hint."""
+"""The smallest share of the step, or of the device's work, that is worth a hint."""
 _LEAST_CASTS: Final = 0.01
 _SHORT_NS: Final = 5_000
 """A launch takes the host about 5 us (PyTorch on an A100): shorter kernels cannot keep a device busy."""

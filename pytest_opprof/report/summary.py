@@ -36,7 +36,7 @@ class Summary:
     stale: list[str] = field(default_factory=list)
     """Baselines whose test or window is gone."""
     accept: str = ""
-    """The line of a commit message that accepts what failed the run."""
+    """The line of a commit message that accepts the changes that failed the run."""
     marked: bool = False
     """Whether any test was collected that is to be measured."""
     elsewhere: list[str] = field(default_factory=list)

@@ -27,7 +27,7 @@ def with_consequences(findings: Sequence[Finding], rows: Mapping[str, Row], then
 
     *rows* are the rows of the window by op; *then* names the base.
     """
-    failing = [rows[each.op] for each in findings if each.is_regression and each.op in rows]
+    failing = [rows[each.op] for each in findings if each.is_regression and each.op and each.op in rows]
     casts = [change for row in failing if row.op == CAST for key in _grown(row) if (change := _made_by(key))]
     below: dict[str, dict[_Change, list[str]]] = {}
     leaders: dict[_Change, str] = {}

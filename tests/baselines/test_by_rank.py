@@ -63,12 +63,12 @@ def test_ranks_are_read_as_they_are_written(ranks: set[int]) -> None:
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        (["0", "1-x"], "'1-x' is no list of ranks"),
-        (["3-1"], "'3-1' is no list of ranks"),
+        (["0", "1-x"], "'1-x' is not a list of ranks"),
+        (["3-1"], "'3-1' is not a list of ranks"),
         (["0-2", "2"], "rank 2 occurs twice"),
         (["0", "4"], "rank 4 is none of 4"),
         (["0-2", "3"], ""),
-        (["9" * 30], "is no list of ranks"),
+        (["9" * 30], "is not a list of ranks"),
     ],
 )
 def test_what_is_wrong_with_ranks_in_a_file_is_said(keys: list[str], why: str) -> None:
@@ -111,7 +111,7 @@ def test_a_run_of_another_size_has_none_and_is_told_of_which_there_are(tmp_path:
         ),
         ({"ranks": {"0-3": {}}}, "has no ops"),
         ({"ranks": {"0-3": {"ops": {}, "ranks": {"0": {"ops": {}}}}}}, "has ranks in ranks"),
-        ({}, "has to have either 'ops' or 'ranks'"),
+        ({}, "needs either 'ops' or 'ranks'"),
         ({"ops": {"Copy": {"calls": 1}}, "ranks": {"0": {"ops": {}}}}, "ranks in ranks|either"),
         ({"ranks": {"0-3": {"ops": {"Copy": {"calls": [3, 2]}}}}}, "the range is empty"),
     ],

@@ -228,7 +228,8 @@ def test_times_of_other_calls_are_not_used_and_that_is_said(saved: Path) -> None
     entry = content.tests["TestA::test_a"]["prefill"]
     assert (entry.ops, entry.times, set(entry.mismatched)) == ({"Add": OpCounts(Range(2))}, {}, {HERE})
     assert content.unused_times == (
-        "['times']['TestA::test_a']['prefill']['CPU, 2 cores']: is of other calls; pytest --opprof-update records it;"
+        "['times']['TestA::test_a']['prefill']['CPU, 2 cores']: belongs to other calls; pytest"
+        " --opprof-update records it again;"
         " opprof baselines prune removes it",
     )
 
@@ -311,7 +312,7 @@ BROKEN = [
     (b"\xff\xfe{}", r"is not UTF-8 text \(byte 0\)"),
     ("\ufeff{}".encode(), r"is not JSON: Unexpected UTF-8 BOM"),
     (b"[1]", r"is no (baseline file|file of baseline times): it holds a list"),
-    (b"{}", r"has no schema version; this is no baseline file"),
+    (b"{}", r"has no schema version, so it is not a baseline file"),
     (b'{"schema": true}', r"has no schema version"),
     (b'{"schema": 99}', r"has schema version 99, this pytest-opprof reads \d. Upgrade pytest-opprof"),
     (b'{"schema": 2, "schema": 2}', r"the key 'schema' occurs twice"),
@@ -336,7 +337,7 @@ BROKEN_CALLS = [
     ),  # which JSON Schema takes for an integer
     (
         facts(grad_nods=3),
-        r"\['test_b\[fp16\]'\]\['body'\]\['facts'\]: 'grad_nods' is no fact; known are calls, bytes, flops, ",
+        r"\['test_b\[fp16\]'\]\['body'\]\['facts'\]: 'grad_nods' is not a known fact; known: calls, bytes, flops, ",
     ),
     (facts(grad_nodes=[3, 1]), r"\['facts'\]\['grad_nodes'\]: the range is empty"),
     (facts(grad_nodes=-1), r"\['facts'\]\['grad_nodes'\]"),
@@ -347,7 +348,7 @@ BROKEN_TIMES = [
     (TIMES.replace("41.2", "1e400").encode(), r"inf is greater than the maximum"),
     (
         TIMES.replace('"Add": [[41.2', '"Mul": [[41.2').encode(),
-        r"\['times'\]\['TestA::test_a'\]\['prefill'\]\['CPU, 2 cores'\]: 'Mul' is timed, but has no calls",
+        r"\['times'\]\['TestA::test_a'\]\['prefill'\]\['CPU, 2 cores'\]: 'Mul' has a time but no calls",
     ),
     (TIMES.replace("2.13.0", "2.14.0").encode(), r"\['environment'\]: is not that of the calls beside it"),
     (times(lambda t: t["total_us"].pop()), r"\['CPU, 2 cores'\]: the numbers of processes or rounds differ"),

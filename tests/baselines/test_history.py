@@ -248,7 +248,7 @@ def test_after_a_revision_are_those_on_the_way_of_the_log(tmp_path: Path) -> Non
     folder = made.done()
     names = [commit.name for commit in git_log.commits(folder)]
     assert git_log.after(folder, "HEAD~2") == {*names[1:]}
-    with pytest.raises(UsageError, match="--since: '--all' is no revision"):
+    with pytest.raises(UsageError, match="--since: '--all' is not a revision"):
         git_log.after(folder, "--all")
 
 

@@ -18,7 +18,7 @@ from .test_file import CALLS, texts
         (3, r"has schema version 3, this pytest-opprof reads 4\. Delete it"),
         (2, r"has schema version 2, this pytest-opprof reads 4\. Delete it"),
         (5, r"has schema version 5, this pytest-opprof reads 4\. Upgrade pytest-opprof"),
-        (0, "has no schema version; this is no baseline file"),
+        (0, "has no schema version, so it is not a baseline file"),
         (True, "has no schema version"),
         ("3", "has no schema version"),
     ],

@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_read_is_a_reason_in_words_and_no_failure(
     at.write_bytes(broken)
     with pytest.raises(BaselineError, match=problem) as error:
         sites_file.load(at)
-    assert sites_file.read(path) == f"no sites are kept: {error.value}"
+    assert sites_file.read(path) == f"no source lines are stored: {error.value}"
     assert str(error.value).startswith(f"{at}:")
     assert "\n" not in str(error.value)
     assert sites_file.save(path, (), KEPT) == []
@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_read_is_a_reason_in_words_and_no_failure(
 
 def test_a_missing_file_is_a_reason_with_what_to_do(tmp_path: Path) -> None:
     at = tmp_path / "test_a.py.sites.json"
-    said = f"no sites are kept: there is no {at}; pytest --opprof-update writes it"
+    said = f"no source lines are stored: {at} does not exist; pytest --opprof-update writes it"
     assert sites_file.read(tmp_path / "test_a.py.json") == said
 
 
@@ -272,7 +272,7 @@ def test_any_bytes_anywhere_are_sites_or_a_reason(
     paths.sites_of(path).write_bytes(text[:start] + some + text[start + length :])
     kept = sites_file.read(path)
     if isinstance(kept, str):
-        assert kept.startswith("no sites are kept: ")
+        assert kept.startswith("no source lines are stored: ")
     else:
         kept.windows()
 
@@ -323,8 +323,8 @@ class TestStore:
 
     def test_a_window_that_has_none_is_told_why(self, tmp_path: Path) -> None:
         self.recorded(tmp_path, "test_x")
-        assert "has none of this window; pytest --opprof-update adds them" in str(self.sites(tmp_path, test="test_y"))
-        assert "there is no " in str(self.sites(tmp_path, module="test_b.py"))
+        assert "has none for this window; pytest --opprof-update adds them" in str(self.sites(tmp_path, test="test_y"))
+        assert "does not exist; pytest" in str(self.sites(tmp_path, module="test_b.py"))
 
     def test_sites_alone_may_change(self, tmp_path: Path) -> None:
         store = self.recorded(tmp_path, "test_x", "test_y")
@@ -337,7 +337,7 @@ class TestStore:
         store = self.recorded(tmp_path, "test_x", "test_y")
         store.drop_tests(paths.path_of(tmp_path, TORCH, "test_a.py"), ["test_x"])
         store.save()
-        assert "has none of this window" in str(self.sites(tmp_path))
+        assert "has none for this window" in str(self.sites(tmp_path))
         assert self.sites(tmp_path, test="test_y") == OTHER_SITES
         store.drop_tests(paths.path_of(tmp_path, TORCH, "test_a.py"), ["test_y"])
         store.save()
@@ -348,7 +348,7 @@ class TestStore:
         assert store.move("test_a.py", "tests/test_b.py") == 1
         store.save()
         assert self.sites(tmp_path, "tests/test_b.py") == OTHER_SITES
-        assert "there is no " in str(self.sites(tmp_path))
+        assert "does not exist; pytest" in str(self.sites(tmp_path))
 
     def test_sites_are_found_where_the_calls_of_the_window_are(self, tmp_path: Path) -> None:
         self.recorded(tmp_path, "test_x")

@@ -120,7 +120,7 @@ def test_processes_that_write_together_a_hundred_times_lose_nothing_of_each_othe
 def test_a_run_that_writes_for_too_long_is_an_error_for_the_others(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.put(HERE, "test_a.py", "test_x", "body", ONE)
-    with writing(tmp_path), pytest.raises(BaselineError, match=r"another run has been writing baselines.*none were"):
+    with writing(tmp_path), pytest.raises(BaselineError, match=r"another run is writing baselines.*none were"):
         store.save(patience_s=0)
     assert list(paths.files(tmp_path)) == []
 

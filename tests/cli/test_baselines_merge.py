@@ -276,7 +276,7 @@ def test_a_file_of_which_nothing_is_left_is_an_error(tmp_path: Path, capsys: pyt
             put(tmp_path / name, f"test_{test}", Cast=1)
     files = [str(paths.path_of(tmp_path / name, HERE, MODULE)) for name in ("base", "ours", "theirs")]
     assert main(["baselines", "merge-driver", *files, f"baselines/{MODULE}.json"]) == 2
-    assert "the two sides removed all entries; git rm removes the file" in capsys.readouterr().err
+    assert "together the two sides removed all entries; remove the file: git rm" in capsys.readouterr().err
     assert calls(tmp_path / "ours") == {"test_x": {"Cast": 1}}
 
 
@@ -286,5 +286,5 @@ def test_versions_of_other_environments_are_not_mixed(tmp_path: Path, capsys: py
     here, other = (str(paths.path_of(tmp_path, environment, MODULE)) for environment in (HERE, OTHER))
     assert main(["baselines", "merge-driver", here, here, other, "baselines/x.json"]) == 2
     assert capsys.readouterr().err == (
-        "opprof: baselines/x.json: its versions are of several environments, so they cannot be merged\n"
+        "opprof: baselines/x.json: its versions come from different environments, so they cannot be merged\n"
     )

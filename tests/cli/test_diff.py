@@ -153,7 +153,7 @@ def test_what_is_not_compared_says_why(
     assert out == (
         f"t.py::a: times not compared: {why}\nopprof: 1 window compared, 0 by time, 0 ok, 1 with times not compared\n"
     )
-    assert err == "opprof: no times could be compared, so that nobody can tell whether the second run is slower\n"
+    assert err == "opprof: no times could be compared, so opprof cannot tell whether the second run is slower\n"
 
 
 THE_ENVIRONMENTS_DIFFER = (
@@ -201,8 +201,8 @@ def test_tests_of_one_run_only_are_named(tmp_path: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is no profile that opprof knows"),
-        (b"{}", "is no profile that opprof knows"),
+        (b"", "is not a profile that opprof can read"),
+        (b"{}", "is not a profile that opprof can read"),
         (b'{"schema": 2, "tests": \xff', "is not UTF-8 text"),
         (
             b'{"schema": 2, "tests": []}',

@@ -191,7 +191,7 @@ def test_a_page_has_what_was_asked_for(made: Made, tmp_path: Path, capsys: pytes
         (["-o", "x.csv"], "-o x.csv: writes a page to read in a browser; name it x.html"),
         (["-o", "x.html", "--top=3"], "-o x.html: the page has all ops: leave out --format and --top"),
         (["--environment", "torch-2"], f"unknown environment 'torch-2'. Known: {HERE}."),
-        (["--since", "nope"], "--since: 'nope' is no revision of the repository of baselines; name a commit"),
+        (["--since", "nope"], "--since: 'nope' is not a revision in the repository of baselines; name a commit"),
         (["--dir", "nowhere"], "there is no folder nowhere; name that of the baselines with --dir"),
         (["--dir", "tests"], "no commit has baselines in tests; record some (pytest --opprof-update) and commit them"),
     ],

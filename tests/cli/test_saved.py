@@ -464,7 +464,7 @@ class TestDiff:
         assert run("diff", "less.csv", "cut.csv", "--partial")[0] == 1
         for pair in (("more.csv", "cut.csv"), ("cut.csv", "cut.csv"), ("cut.csv", "more.csv")):
             code, _, err = run("diff", *pair, "--partial")
-            assert (code, "a file was read in part, so that nobody can tell" in err) == (2, True)
+            assert (code, "a file was read in part, so opprof cannot tell" in err) == (2, True)
 
     def test_json_has_a_row_an_op(self, run: Run) -> None:
         save("b.json", made(*SLOWER))
@@ -631,7 +631,7 @@ class TestCheck:
         assert (code, out, "is cut in row 4" in err) == (2, "", True)
         code, out, err = run("check", "cut.csv", "--budget", "Cast=2", "--partial")
         assert (code, "what could be read of it does not exceed its budget" in out) == (2, True)
-        assert err == "opprof: cut.csv: was read in part, so that nobody can tell whether it is within its budget\n"
+        assert err == "opprof: cut.csv: was read in part, so opprof cannot tell whether it is within its budget\n"
         code, out, err = run("check", "cut.csv", "--budget", "Cast=1", "--partial")
         assert (code, err) == (1, "")
         assert "Cast: 2 calls (budget: 1)" in out

@@ -209,7 +209,7 @@ def test_what_a_task_of_ascend_lacks_is_an_error_and_left_out_of_a_partial_readi
     for broken in ({"ts": "soon"}, {"dur": -1}, {"ts": "1e400"}, {"ts": None}):
         path.write_text(json.dumps([named, task, {**task, **broken}]))
         (found,) = formats.find(Place(path))
-        with pytest.raises(TraceError, match="a duration is missing or no number: 'MatMul1' at"):
+        with pytest.raises(TraceError, match="a duration is missing or not a number: 'MatMul1' at"):
             formats.timeline(found)
         assert [span.start_ns for span in formats.timeline(found, partial=True) or ()] == [5001]
 

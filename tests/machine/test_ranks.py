@@ -54,7 +54,8 @@ def test_a_contradiction_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rank", "message"), [("x", "RANK is 'x'; it is to be a number"), ("2", "RANK=2 and WORLD_SIZE=2: a rank is less")]
+    ("rank", "message"),
+    [("x", "RANK is 'x'; it must be a number"), ("2", "RANK=2 and WORLD_SIZE=2: a rank must be less")],
 )
 def test_what_is_no_rank_is_an_error(rank: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -120,7 +120,9 @@ def test_a_zero_from_a_window_that_recorded_nothing_is_refused(recorder: Recorde
     with measure(recorder) as window:
         pass
     assert window.calls == 0
-    with pytest.raises(UsageError, match=r"recorded no op at all, so 'Cast' was not looked for.*window.calls == 0"):
+    with pytest.raises(
+        UsageError, match=r"recorded no op at all, so a count of 'Cast' says nothing.*window.calls == 0"
+    ):
         window.count("Cast")
 
 

@@ -151,7 +151,7 @@ def test_a_name_that_is_no_commit_is_an_error(forked: tuple[Path, dict[str, str]
     with pytest.raises(UsageError) as error:
         base_of(top, revision, {})
     assert str(error.value) == (
-        f"--opprof-against: {name!r} is no revision of {top}; name a commit, a branch or a tag that was fetched"
+        f"--opprof-against: {name!r} is not a revision of {top}; name a commit, a branch or a tag that was fetched"
     )
 
 
@@ -164,7 +164,7 @@ def test_other_ranges_are_an_error(forked: tuple[Path, dict[str, str]], revision
 def test_without_a_default_branch_auto_says_how_to_name_one(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "trunk")
     commit(tmp_path, "one")
-    with pytest.raises(UsageError, match=r"--opprof-against=auto: the default branch is not known here; name it"):
+    with pytest.raises(UsageError, match=r"--opprof-against=auto: the default branch is unknown; name it"):
         base_of(tmp_path, "auto", {})
 
 

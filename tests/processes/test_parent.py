@@ -72,7 +72,7 @@ def report(longrepr: Any, outcome: str = "failed") -> pytest.TestReport:
         (("t.py", 3, "Skipped: not here"), "skipped", "Skipped: not here"),
         ("def a():\n>   f()\nE   assert 1 == 2\nE    +  where\n\nt.py:3: AssertionError", "failed", "+  where"),
         ("no such fixture", "failed", "no such fixture"),
-        (None, "failed", "it does not say why"),
+        (None, "failed", "it gives no reason"),
     ],
 )
 def test_why_is_one_line(longrepr: Any, outcome: str, said: str) -> None:

@@ -95,7 +95,9 @@ def test_what_a_killed_rank_left_behind_is_not_of_this_launch(tmp_path: Path) ->
 
 
 def test_ranks_of_several_hosts_need_a_folder_that_all_of_them_see() -> None:
-    with pytest.raises(BackendError, match="4 ranks, 2 of them on this host, share no folder: give --opprof-json=FILE"):
+    with pytest.raises(
+        BackendError, match="4 ranks, 2 of them on this host, share no folder: name a file in a shared folder"
+    ):
         Ranks(Rank(0, 4, "test", 2)).hello()
 
 

@@ -178,7 +178,9 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
         "Add": OpCounts(Range(1, 7, varies=True)),
         "Mul": OpCounts(Range(0, 1, varies=True)),
     }
-    what = "Add 1..7, Mul 0..1. Ranges are kept; bytes, FLOPs and dtypes are not judged (seed what is random)"
+    what = (
+        "Add 1..7, Mul 0..1. The baseline stores ranges; bytes, FLOPs and dtypes are not judged (seed random numbers)"
+    )
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
 
 
@@ -186,7 +188,7 @@ def test_of_many_ops_that_vary_three_are_named(record: Record) -> None:
     found = record(lambda number, _: timed(Add=1, **dict.fromkeys("EDCB", 1)))
     found.calls([ran()], 2)
     (line,) = found.lines
-    assert "run to run: B 0..1, C 0..1, D 0..1 and 1 more op. Ranges are kept; times, bytes, FLOPs" in line
+    assert "run to run: B 0..1, C 0..1, D 0..1 and 1 more op. The baseline stores ranges; times, bytes, FLOPs" in line
 
 
 def test_a_test_whose_calls_vary_has_its_times_neither_measured_nor_lost_as_an_error(record: Record) -> None:
@@ -217,7 +219,7 @@ def test_one_process_knows_nothing_of_what_varies(record: Record) -> None:
 def test_a_window_that_another_process_does_not_have_may_vary(record: Record, answer: Answer, why: str) -> None:
     found = record(lambda number, _: answer)
     found.calls([ran(rounds=1)], 3)
-    assert found.lines == [f"t.py::a: whether its calls vary is not known: it was not measured in process 2 ({why})"]
+    assert found.lines == [f"t.py::a: it is unknown whether its calls vary: it was not measured in process 2 ({why})"]
 
 
 def test_a_window_of_which_one_process_knows_more_is_told_by_it(record: Record) -> None:
@@ -302,7 +304,9 @@ def test_rounds_that_waited_in_too_many_processes_are_refused(record: Record) ->
     found.times([test], 5)
     assert (len(found.others.asked), processes(test)) == (9, [])
     (said,) = found.lines
-    assert said.startswith("t.py::a: in 8 of 10 processes its rounds shared their core with others. Counts and coarse")
+    assert said.startswith(
+        "t.py::a: in 8 of 10 processes its rounds shared their CPU core with other processes. Counts and coarse"
+    )
     assert not found.errors
 
 
@@ -416,7 +420,7 @@ def test_what_differs_from_process_to_process_is_said(record: Record) -> None:
     found = record(lambda number, _: coarse(100))
     found.calls([test], 3)
     said = "CPU time differs from process to process: 30 ms to 100 ms"
-    assert found.lines == [f"judged by the most that a process took: t.py::a ({said})"]
+    assert found.lines == [f"coarse times are judged by the slowest process: t.py::a ({said})"]
 
 
 def test_where_several_threads_took_cpu_time_it_is_measured_again_in_one_in_the_same_process(record: Record) -> None:

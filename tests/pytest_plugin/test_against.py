@@ -342,8 +342,8 @@ def test_two_versions_of_a_framework_are_compared_and_named(repository: pytest.P
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--opprof-against=nope"], "ERROR: --opprof-against: 'nope' is no revision of *"),
-        (["--opprof-against=--help"], "ERROR: --opprof-against: '--help' is no revision of *"),
+        (["--opprof-against=nope"], "ERROR: --opprof-against: 'nope' is not a revision of *"),
+        (["--opprof-against=--help"], "ERROR: --opprof-against: '--help' is not a revision of *"),
         (["--opprof-update"], "ERROR: --opprof-against and --opprof-update do not go together: leave one out"),
         (["--opprof-against-tests=mine"], "ERROR: --opprof-against-tests is 'mine'; write 'there' *"),
         (["--opprof-processes=3"], "ERROR: --opprof-against and --opprof-processes do not go together*"),

@@ -452,7 +452,7 @@ class TestTwoFiles:
         result.stdout.fnmatch_lines(["times not judged, the baseline's times belong to other calls (*: *::test_a"])
         checked = pytester.run(*OPPROF, "baselines", "check")
         assert checked.ret == 1
-        checked.stdout.fnmatch_lines(["*test_m.py.times.json: *'test_a'*'body'*: is of other calls; *"])
+        checked.stdout.fnmatch_lines(["*test_m.py.times.json: *'test_a'*'body'*: belongs to other calls; *"])
         suite("--opprof-update")
         assert pytester.run(*OPPROF, "baselines", "check").ret == 0
 

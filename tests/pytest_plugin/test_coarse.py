@@ -268,7 +268,7 @@ def test_a_test_that_differs_from_process_to_process_is_judged_by_the_most_and_s
     change(pytester, cpu_ms=[30, 100])
     result = slower(cpu=100)
     result.assert_outcomes(passed=1)
-    said = "test_m.py::test_a: CPU time differs from process to process: 30 ms to 100 ms; judged by the most"
+    said = "test_m.py::test_a: CPU time differs from process to process: 30 ms to 100 ms; judged by the slowest process"
     result.stdout.fnmatch_lines([said])
     slower(cpu=300).assert_outcomes(failed=1)
 

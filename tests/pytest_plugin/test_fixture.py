@@ -198,7 +198,9 @@ def test_a(opprof):
     )
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E*BackendError: the fake backend is recording already; it cannot be nested"])
+    result.stdout.fnmatch_lines(
+        ["E*BackendError: the fake backend is already recording, and recordings cannot be nested"]
+    )
 
 
 UNFINISHED = """
@@ -262,7 +264,7 @@ def test_a_window_that_ended_in_an_exception_is_said_to_be_unjudged(pytester: py
     ("body", "message"),
     [
         ("with opprof('body'): work()", "*a window cannot be called 'body'*"),
-        ("with opprof('w'), opprof('w'): work()", "*window 'w' is open already; give the one inside another name*"),
+        ("with opprof('w'), opprof('w'): work()", "*window 'w' is already open; give the inner window another name*"),
     ],
 )
 def test_names_that_would_mix_windows_up_are_refused(
@@ -321,8 +323,7 @@ def test_a_range_is_an_op_of_budgets_baselines_tables_and_the_json(pytester: pyt
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  my_attention: 3 calls (budget: 2)",
-            "  my_attention: 3 calls (baseline: 2)",
+            "  my_attention: 3 calls (budget: 2, baseline: 2)",
             "my_attention * 2 -> 3 * - * over budget, more calls",
         ]
     )

@@ -49,7 +49,7 @@ def test_starts_none():
 def test_ends():
     process.communicate()
 """
-SAID = "other processes were started in this window; their ops are not seen"
+SAID = "this window started other processes; opprof does not see their ops"
 
 
 @pytest.fixture(autouse=True)

@@ -96,7 +96,7 @@ def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
     assert "failed on rank 1: test_m.py::test_a - Copy 2 -> 4\n" in run.printed[0], run.printed[0]
     assert "opprof: 1 test measured, 1 ok, no times judged, 1 test failed on rank 1\n" in run.printed[0]
     assert "failed on" not in run.printed[2]
-    assert "not confirmed in a fresh process: a fresh process would be no rank of 3" in run.printed[1]
+    assert "not confirmed in a fresh process: a fresh process cannot join the 3 ranks" in run.printed[1]
     accept = "to accept this change: mpirun -n 3 python -m pytest test_m.py::test_a --opprof-update"
     assert accept in run.printed[1]
 

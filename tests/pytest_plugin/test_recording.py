@@ -207,7 +207,7 @@ def test_calls_that_vary_from_run_to_run_are_kept_as_a_range_and_that_is_said(
     pytester.makepyfile(test_m=RANDOM.format(calls=4, fixture=""))
     result = suite("--opprof-update", "--opprof-processes=3")
     assert result.ret == 0
-    kept_as = "Mul 3..7. Ranges are kept; bytes, FLOPs and dtypes are not judged (seed what is random)"
+    kept_as = "Mul 3..7. The baseline stores ranges; bytes, FLOPs and dtypes are not judged (seed random numbers)"
     said = f"test_m.py::test_a: calls vary from run to run: {kept_as}"
     result.stdout.fnmatch_lines([said, "baselines of 1 test: 1 new, 0 changed, 0 unchanged"])
     assert kept(pytester) == {"test_a": {"ops": {"Add": {"calls": 1}, "Mul": {"calls": {"varies": [3, 7]}}}}}
@@ -253,7 +253,7 @@ def test_times_of_calls_that_vary_are_not_kept(
     result = suite("--opprof-update", "--opprof-processes=5")
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["test_m.py::test_a: * Add 1..2. Ranges are kept; times, bytes, FLOPs and dtypes are not judged (*"]
+        ["test_m.py::test_a: * Add 1..2. The baseline stores ranges; times, bytes, FLOPs and dtypes are not judged (*"]
     )
     assert kept(pytester)["test_a"] == {"ops": {"Add": {"calls": {"varies": [1, 2]}}}}
 
@@ -266,7 +266,8 @@ def test_times_of_calls_that_vary_are_not_kept(
             + RANDOM.format(calls="calls", fixture="calls").replace(
                 "def test", "@hypothesis.given(st.integers(1, 9))\ndef test"
             ),
-            "*(Hypothesis: each run draws other examples (@settings(derandomize=True, database=None) draws the same))",
+            "*(Hypothesis: each run draws different examples (@settings(derandomize=True, database=None)"
+            " draws the same))",
         ),
         (
             "import pytest\n@pytest.fixture\ndef benchmark(): pass\n" + RANDOM.format(calls=4, fixture="benchmark"),
@@ -289,7 +290,7 @@ def test_whether_calls_vary_is_not_known_of_what_cannot_be_measured_again(
     pytester.makepyfile(test_m=RANDOM.format(calls=2, fixture=""))
     result = suite("--opprof-update", "--opprof-processes=2")
     why = "it was not measured in process 2 (failed: it broke)"
-    result.stdout.fnmatch_lines([f"test_m.py::test_a: whether its calls vary is not known: {why}"])
+    result.stdout.fnmatch_lines([f"test_m.py::test_a: it is unknown whether its calls vary: {why}"])
     assert (result.ret, kept(pytester)) == (0, {"test_a": {"ops": {"Add": {"calls": 1}, "Mul": {"calls": 2}}}})
 
 
@@ -418,7 +419,7 @@ def test_times_that_could_not_be_recorded_leave_those_there_were(
 # --- a busy machine
 
 AGAIN = (
-    "Counts and coarse times were recorded; times to be judged by were left out. Record them when it is quiet, or say"
+    "Counts and coarse times were recorded; times to compare with were not. Record them on a quiet machine, or use"
     " --opprof-noise=ignore"
 )
 

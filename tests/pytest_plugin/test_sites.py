@@ -367,9 +367,7 @@ def test_a_window_tells_its_lines_with_the_flag(casting: Any) -> None:
 def test_without_the_flag_it_is_an_error_that_names_it(casting: Any) -> None:
     result = casting("-k", "test_b", test_n=WINDOW)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["E * window 'both' did not record which lines asked for its ops: run pytest --opprof --opprof-sites"]
-    )
+    result.stdout.fnmatch_lines(["E * window 'both' did not record source lines: run pytest --opprof --opprof-sites"])
 
 
 def test_an_op_that_does_not_exist_is_an_error_as_for_count(casting: Any) -> None:

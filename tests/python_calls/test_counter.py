@@ -329,7 +329,7 @@ def test_a_target_that_does_not_run_is_said():
     before = state()
     with Counter(HERE, target=by_rows.__code__) as counter:
         helper([1], 1)
-    assert "not seen to run" in counter.result().uncounted
+    assert "did not see the test function run" in counter.result().uncounted
     assert state() == before
 
 

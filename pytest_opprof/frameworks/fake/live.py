@@ -43,7 +43,7 @@ class FakeBackend(Backend):
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record the calls of `launch`. Raises BackendError if it records already."""
         if self.log is not None:
-            raise BackendError("the fake backend is recording already; it cannot be nested")
+            raise BackendError("the fake backend is already recording, and recordings cannot be nested")
         self.log = EventLog(Environment((("fake", self.version),), self.device, timing=options.timing))
         self.log.knows_flops, self.log.knows_memory = True, bool(options.memory)
         self.done_ns = {} if options.moments else None

@@ -56,7 +56,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 # that their content stays untouched.
 _BARE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|(?<=[:,\[ \t\r\n])[-+]?(?:inf|nan|N/A)(?=[ \t\r\n,}\]])', re.DOTALL)
 _MAYBE_BARE = re.compile(rb"[-+:,\[ \t\r\n](?:inf|nan|N/A)[ \t\r\n,}\]]")
-_BARE_NUMBER = "numbers are written as a bare inf, nan or N/A: taken as absent"
+_BARE_NUMBER = "numbers are written as a bare inf, nan or N/A: read as absent"
 # Finds the ends of values, in text decoded as Latin-1: one character a byte. As floats, no numbers are too long.
 _IN_LATIN_1 = json.JSONDecoder(parse_int=float)
 
@@ -150,7 +150,9 @@ class _Stream:
                 break
             except _Broken as error:
                 if not grown or len(self._buffer) == MOST_EVENT:
-                    raise self._error('is no JSON object with a "traceEvents" array, nor an array', error) from None
+                    raise self._error(
+                        'is neither a JSON object with a "traceEvents" array, nor an array', error
+                    ) from None
             size *= 2
         if not bare:
             header.update(_header(self._buffer[:start] + b"]}"))
@@ -275,7 +277,7 @@ class _Decoder(Generic[E]):
     def _coerced(self, values: list[object]) -> list[E]:
         objects = [value for value in values if isinstance(value, dict)]
         if len(objects) < len(values):
-            self.told("of the events are no objects: left out", len(values) - len(objects))
+            self.told("of the events are not objects: left out", len(values) - len(objects))
         return [self._made(value, self._event) for value in objects]
 
     def _made(self, value: dict[str, Any], struct: Any) -> Any:
@@ -289,7 +291,7 @@ class _Decoder(Generic[E]):
                 is_inner = is_struct and isinstance(found, dict)
                 kept[name] = self._made(found, kind) if is_inner else _converted(found, kind)
             except (ValueError, RecursionError):
-                self.told(f"values of {key!r} are not what they should be: taken as absent")
+                self.told(f"values of {key!r} have an unexpected type: read as absent")
         return struct(**kept)
 
 

@@ -36,7 +36,7 @@ class Untimed:
         if not self._partial:
             what = "leaves it out" if left_out else "counts the call without a time"
             raise TraceError(
-                f"{place}: a duration is missing or no number: {where}. No sum would be right without it: record it"
+                f"{place}: a duration is missing or not a number: {where}. No sum would be right without it: record it"
                 f" again. --partial {what}"
             )
         what = "left out" if left_out else "counted, in no sum"
@@ -53,4 +53,4 @@ class Untimed:
 
     def remarks(self) -> list[str]:
         """Return the remark on all noted calls, if there are any."""
-        return [f"{self._count} durations are missing or no numbers: {self._first}"] if self._count else []
+        return [f"{self._count} durations are missing or not numbers: {self._first}"] if self._count else []

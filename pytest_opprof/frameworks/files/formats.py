@@ -104,13 +104,13 @@ def find(
         if not place.is_folder and (explained := _explained(place)):
             raise TraceError(f"{place}: {explained}")
         why = next(filter(None, map(_not_read, seen)), "") if place.is_folder else _why(place)
-        raise TraceError(f"{place}: is no profile that opprof knows (opprof formats lists them){why}")
+        raise TraceError(f"{place}: is not a profile that opprof can read (opprof formats lists them){why}")
     unread = _unread(seen, found)
     if left_out is not None:
         left_out += unread
     elif unread:
         raise TraceError(
-            f"{unread[0]}: is empty or broken, and is called like the profiles beside it. Was it copied whole? Remove"
+            f"{unread[0]}: is empty or broken, although its name is that of a profile. Was it copied whole? Remove"
             " it, or name the profile to read"
         )
     return found

@@ -133,7 +133,7 @@ def read(place: Place, options: Options) -> SavedProfile:
         if lost := next((row for row in rows if not 0 <= row.step < len(file.steps) or row.calls < 0), None):
             raise ValueError(f"{lost.name!r} has {lost.calls} calls in step {lost.step} of {len(file.steps)}")
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise TraceError(f"{place}: is no whole {TITLE} ({str(error)[:200]})") from None
+        raise TraceError(f"{place}: is not a complete {TITLE} ({str(error)[:200]})") from None
     values = {field.name: getattr(file, field.name) for field in fields(SavedProfile)}
     return SavedProfile(**{**values, "environment": file.environment.environment})
 

@@ -27,7 +27,9 @@ def opened(place: Place, what: str) -> Iterator[sqlite3.Connection]:
         with _plain_file(place) as (path, mode), closing(_connect(path, mode)) as connection:
             yield connection
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-        raise TraceError(f"{place}: is no whole {what} ({error}). Was it copied whole, and the export done?") from None
+        raise TraceError(
+            f"{place}: is not a complete {what} ({error}). Was it copied whole, and the export done?"
+        ) from None
 
 
 def tables(connection: sqlite3.Connection) -> set[str]:

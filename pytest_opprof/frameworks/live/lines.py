@@ -21,7 +21,7 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
             return
     tracer = Tracer(chains, on_site)
     if why := tracer.unavailable():
-        log.remark(f"which lines asked for ops is not known: {why}")
+        log.remark(f"source lines are unknown: {why}")
         yield
         return
     tracer.start(sys._getframe(1))
@@ -30,8 +30,6 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
     finally:
         tracer.stop()
         if tracer.capped:
-            log.remark(
-                f"which lines asked for ops is known for the first {MOST_MARKS:,} lines that ran, not after them"
-            )
+            log.remark(f"source lines are known for the first {MOST_MARKS:,} lines that ran, not after them")
         if tracer.replaced:
-            log.remark("which lines asked for ops may be wrong: something else traced lines (sys.settrace)")
+            log.remark("source lines may be wrong: something else traced lines (sys.settrace)")

@@ -56,12 +56,12 @@ def _problem(backend: object, name: str) -> str:
     """Return why an object cannot be the backend called *name*; empty if it can."""
     if not isinstance(backend, Backend):
         what = f"{type(backend).__module__}.{type(backend).__qualname__}"
-        return f"it is a {what}, which is not derived from pytest_opprof.backends.Backend"
+        return f"it is a {what}, which does not derive from pytest_opprof.backends.Backend"
     if getattr(backend, "name", None) != name:
         return f"its entry point is called {name!r}, its `name` is {getattr(backend, 'name', None)!r}"
     words = backend.vocabulary
     if not hasattr(words, "items") or not all(isinstance(text, str) for item in words.items() for text in item):
-        return "its `vocabulary` has to be a mapping of canonical ops to raw names, separated by blanks"
+        return "its `vocabulary` must be a mapping from canonical ops to raw names, separated by blanks"
     return "" if isinstance(backend.hint, str) else "its `hint` has to be a text"
 
 

@@ -29,7 +29,7 @@ def ops_inside(parents: Iterable[int], are_ops: Iterable[bool]) -> tuple[list[in
 def owners_of(parents: Sequence[int], meanings: Sequence[Meaning | None]) -> list[int]:
     """Return the event that each event counts as: `attribution.owners`, among events some of which are no ops.
 
-    An event without a meaning is no op: it owns itself, and changes nothing for the events inside.
+    An event without a meaning is not an op: it owns itself, and changes nothing for the events inside.
     """
     numbers, around = ops_inside(parents, [meaning is not None for meaning in meanings])
     ops = [event for event, meaning in enumerate(meanings) if meaning is not None]

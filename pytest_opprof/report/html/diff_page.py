@@ -96,7 +96,7 @@ _MEANS: Final[Mapping[Verdict, str]] = {
 
 
 def _meaning(diff: Diff) -> str:
-    """Return in a sentence what the verdict of the comparison means."""
+    """Return a sentence that explains the verdict of the comparison."""
     verdict, limit = diff.verdict, format_share(diff.tolerances.tolerance)
     what = "the whole" if diff.worst is diff.total else diff.worst.title
     if verdict in _MEANS:
@@ -114,18 +114,18 @@ def _meaning(diff: Diff) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A bar of the waterfall: the whole before and now, and between them what ops add or save."""
+    """A bar of the waterfall: the whole before and now, and between them the time that ops add or save."""
 
     name: str
     before: float
     after: float
     text: str
     kind: marks.Kind
-    """Of what was judged; what was not is grey."""
+    """The colour of a judged change; a change that was not judged is grey."""
 
 
 def _headline(before: float, after: float, is_timed: bool) -> tuple[str, str]:
-    """Return how much the whole changed, and from what to what."""
+    """Return the change of the whole, with its values before and now."""
     write = _writer(is_timed)
     return format_change(before, after), arrow(write(before), write(after))
 
@@ -140,12 +140,12 @@ def _waterfall(rows: Sequence[Row], before: float, after: float, is_timed: bool)
     at = before
     for row in shown:
         amount = _amount(row, is_timed)
-        # What has fewer calls and takes longer was judged for its calls, not for this.
+        # An op with fewer calls that takes longer was judged by its calls, not by its time.
         is_told = row.verdict.is_regression if amount > 0 else row.verdict.is_improvement
         kind: marks.Kind = marks.of_verdict(row.verdict) if is_told else "mute"
         steps.append(_Step(row.title, at, at + amount, signed(amount, write(abs(amount))), kind))
         at += amount
-    # Times of ops and of the whole may be of different rounds: what is left is told, whatever it is of.
+    # Times of ops and of the whole may come from different rounds, so a rest is shown without a cause.
     if write(abs(after - at)) != write(0) and (after != at):
         name = plural(len(changed) - len(shown), "other op") if len(changed) > len(shown) else "all the rest"
         steps.append(_Step(name, at, after, signed(after - at, write(abs(after - at))), "mute"))

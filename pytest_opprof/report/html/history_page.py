@@ -30,7 +30,7 @@ def html(
 ) -> str:
     """Return the page of the *ops* by environment, over the commits *since* a revision, if one is given.
 
-    *asked* says in words of what it is, if not of everything.
+    *asked* names the selection in words, if it is not everything.
     """
     every = [(step, op) for of in ops.values() for op in of[:_OPS] for step in op.steps]
     every.sort(key=lambda each: _size(each[0]))
@@ -87,12 +87,12 @@ class _Step:
     before: int
     after: int
     functions: list[str]
-    """The first of those whose tests changed; of several tests of one, how many."""
+    """The first functions whose tests changed; for several tests of a function, their number."""
     more: str
 
 
 class _Row:
-    """An op: a row of the table, and those of its steps that are shown."""
+    """An op: a row of the table, and its shown steps."""
 
     def __init__(self, anchor: str, op: OpHistory, commits: Sequence[int], kept: set[int]) -> None:
         self.anchor = anchor

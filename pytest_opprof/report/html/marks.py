@@ -1,4 +1,4 @@
-"""What is shown in which colour, and with which sign and word beside it: colour alone says nothing.
+"""Colours, each with a sign and a word beside it: colour alone says nothing.
 
 Worse is vermilion, better blue, unknown amber (the colours of Okabe and Ito). Only what was judged
 has one of them. Kinds of ops have four others.
@@ -23,7 +23,7 @@ FILLS: Final[Mapping[Kind, str]] = {
     "ok": "#8a8f98",
 }
 PALE: Final = "#c3c7cd"
-"""Of what was before, and of the part of a limit that is left."""
+"""Of the value before, and of the unused part of a limit."""
 _OF_STATUS: Final[Mapping[Status, Kind]] = {
     "no baseline": "warn",
     "too noisy": "warn",
@@ -34,12 +34,12 @@ _OF_STATUS: Final[Mapping[Status, Kind]] = {
 
 
 def of_status(status: Status, fails: bool) -> Kind:
-    """Return how the status of a test is marked; what would fail it and does not is no more than a doubt."""
+    """Return the mark for the status of a test; a failure that is only reported is marked as a doubt."""
     return _OF_STATUS.get(status, "bad" if fails else "warn")
 
 
 def of_verdict(verdict: Verdict) -> Kind:
-    """Return how what became of an op is marked."""
+    """Return the mark for the change of an op."""
     found: dict[Sense, Kind] = {"worse": "bad", "better": "good", "neither": "mute"}
     return "warn" if verdict is Verdict.NOISY else found[verdict.sense]
 
@@ -52,12 +52,12 @@ SORTS: Final[Mapping[Sort, tuple[str, str]]] = {
     "other": ("#a9afb8", "everything else"),
     "unknown": ("#d5d8dc", "op not known"),
 }
-"""The colour of each sort of ops, and what it is, in all drawings of a profile."""
+"""The colour and the name of each sort of ops, in all drawings of a profile."""
 # FBGEMM is a library of more than products; XLA's convert is no convolution, and bilinear is no product.
 _COMPUTES = re.compile(r"matmul|(?<!fb)gemm|conv(?!ert)|attention|(?<!i)linear|einsum|lstm|gru|rnn|dot|aten::mm|bmm")
 _MOVES = re.compile(r"memcpy|memset|(?<!broad)cast|convert|copy|transdata|transpose|synchronize|bitcast")
 _FUSED = re.compile(r"fusion\w*?(?:_|$)|_|wrapped_")
-"""Between the names of what a compiler made one op of: ``convert_copy_fusion``, ``FusionOp_ReluGradV2_Cast``."""
+"""Between the names of the ops that a compiler fused: ``convert_copy_fusion``, ``FusionOp_ReluGradV2_Cast``."""
 
 
 def sort_of(op: str, communicates: bool = False) -> Sort:

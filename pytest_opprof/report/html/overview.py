@@ -18,7 +18,7 @@ from . import marks
 WIDTH: Final = 1240
 ROW: Final = 9
 LABEL: Final = 16
-"""Height of what stands above the rows of a lane."""
+"""Height of the label above the rows of a lane."""
 AREA: Final = 40
 """Height of an area of memory."""
 _COLUMN: Final = 2
@@ -86,9 +86,9 @@ class Overview:
     length_ns: int
     lanes: list[DrawnLane]
     memory: list[DrawnMemory]
-    """Of devices; those with most."""
+    """The devices with most memory in use."""
     left_out: int
-    """Lanes that did less than those shown."""
+    """The number of less busy lanes that are left out."""
     sorts: list[tuple[str, str]]
     steps: list[tuple[float, str]]
     """Where each begins, and its label; the label is empty where it has no room."""
@@ -165,7 +165,7 @@ def _area(device: str, memory: Memory, begin_ns: int, end_ns: int) -> DrawnMemor
     at = -1
     for time, size in zip(*memory):
         column = min(int((time - begin_ns) * WIDTH / (end_ns - begin_ns) / _COLUMN), WIDTH // _COLUMN - 1)
-        # What was in use before is so at the begin of a column, too.
+        # Memory in use before a column is also in use at its beginning.
         columns[column] = max(size, columns[column] if column == at else in_use)
         if column > at + 1 and at >= 0:
             columns[at + 1] = in_use
@@ -210,7 +210,7 @@ def _placed(steps: dict[str, int], begin_ns: int, end_ns: int) -> list[tuple[flo
 
 
 class _Collected:
-    """What of a lane is to be drawn, in memory that does not grow with the events."""
+    """The drawing of a lane, in memory that does not grow with the events."""
 
     def __init__(self, lane: Lane, begin_ns: int, end_ns: int) -> None:
         self.lane = lane
@@ -237,7 +237,7 @@ class _Collected:
         if row >= _ROWS:
             return
         first, last = ((time - self._begin) * self._scale for time in (start, end))
-        # What happens at the very end has no column of its own.
+        # An event at the very end has no column of its own.
         column = min(int(first / _COLUMN), WIDTH // _COLUMN - 1)
         if last - first >= _WIDE:
             before = self._wide[row].get(column)

@@ -1,4 +1,4 @@
-"""What all pages share: the environment of their templates, the policy that they carry, and how they are written."""
+"""The base of all pages: the environment of their templates, their security policy, and writing them to a file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_name(path: Path | None, flag: str) -> None:
 
 
 def arrow(before: str, now: str) -> str:
-    """Return what something was and is.
+    """Return a value before and now.
 
     >>> arrow("1", "3"), arrow("3", "3")
     ('1 → 3', '3')
@@ -58,7 +58,7 @@ def signed(value: float, text: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return what templates are made with. They escape all that is not their own text."""
+    """Return the environment of the templates. They escape all text but their own."""
     style, script = ((_TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),

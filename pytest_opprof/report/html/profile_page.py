@@ -39,7 +39,7 @@ _BROAD: Final = frozenset("ABCDEFGHJKLNOPQRSTUVXYZw_<>=+#")
 
 
 def html(saved: SavedProfile, name: str, when: Times | None = None) -> str:
-    """Return the page of the profile *saved*, which the user calls *name*; *when* is what its times tell, if it has."""
+    """Return the page of the profile *saved*, which the user calls *name*; *when* has its times, if they are known."""
     side: Side = "host" if query.has_times(saved, "host") and not query.has_times(saved, "device") else "device"
     total = query.total(saved, side)
     ops = _ops(saved, side)
@@ -134,7 +134,7 @@ class _Op:
     cumulative: float | None
     sort: marks.Sort
     shapes: list[tuple[str, int, float | None]]
-    """What its calls worked on, the most expensive first: shapes and dtypes, calls, time."""
+    """The shapes and dtypes of its calls, the most expensive first, with calls and time."""
 
     @property
     def fill(self) -> str:
@@ -163,7 +163,7 @@ def _ops(saved: SavedProfile, side: Side) -> list[_Op]:
 
 
 def _shapes(saved: SavedProfile, side: Side) -> defaultdict[str, list[tuple[str, int, float | None]]]:
-    """Return by op what its calls worked on, as far as shapes are known."""
+    """Return by op the shapes and dtypes of its calls, as far as shapes are known."""
     found: defaultdict[str, defaultdict[str, list[tuple[int, float | None]]]] = defaultdict(lambda: defaultdict(list))
     for record in query.select(saved, Question(side=side, aggregate_by="op")):
         ns = record.device_ns if side == "device" else record.host_ns
@@ -244,7 +244,7 @@ def _tiles(ops: Sequence[_Op]) -> list[_Tile]:
 
 
 def _cards(saved: SavedProfile, side: Side, total: float | None) -> list[tuple[str, str]]:
-    """Return the figures of the whole, each with what it is; what the source does not know is left out."""
+    """Return the figures of the whole with their names; unknown figures are left out."""
     cards = [(format_ns(total, 4), f"{side} time of all ops")] if total is not None else []
     if side == "device" and (host := query.total(saved, "host")) is not None:
         cards.append((format_ns(host, 4), "host time, of all threads; it runs beside the device's"))

@@ -21,7 +21,7 @@ def html(
     remarks: Sequence[str] = (),
     without_kernels: Sequence[str] = (),
 ) -> str:
-    """Return the page; *ranks* are what to call them, *name* is what the user calls them together.
+    """Return the page; *ranks* are their names, *name* is the user's name for all of them.
 
     *without_kernels* are the ranks that have no table of kernels, where others have one.
     """

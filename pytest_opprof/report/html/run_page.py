@@ -1,4 +1,4 @@
-"""The page of a run: what changed by op over all tests, the tests, the limits, and what else there is to say."""
+"""The page of a run: changes by op over all tests, the tests, the limits, and remarks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An op of a window, or what else has a row: the time outside of ops, a fact of the window."""
+    """A row of a window: an op, the time outside ops, or a fact of the window."""
 
     op: str
     calls: str
@@ -83,7 +83,7 @@ class _Row:
     is_timed: bool
     """Whether its time was judged, and is beyond its tolerance."""
     work: str
-    """How what it works on changed, or what that is."""
+    """The change of its dtypes and sizes, or their values."""
 
     @property
     def change_ns(self) -> int:
@@ -132,7 +132,7 @@ class _Window:
 
     @property
     def split(self) -> list[tuple[int, str]]:
-        """What the whole changed by: ns, and from what. Nothing where calls vary: none belongs to a fastest round."""
+        """The parts of the change of the whole: ns and cause. Empty where calls vary: none is of a fastest round."""
         rows = [row for row in self.result.rows if not row.is_fact]
         seen = [calls for row in rows for calls in (row.base_calls, row.now_calls) if calls]
         if any(calls.least != calls.most for calls in seen) or not self.has_base:
@@ -149,7 +149,7 @@ class _Window:
 
 
 class _Test:
-    """A test: its row, and what that opens to."""
+    """A test: its row and its details."""
 
     def __init__(self, number: int, result: TestResult, against: str) -> None:
         self.number = number
@@ -187,7 +187,7 @@ class _Test:
 
     @property
     def fate(self) -> tuple[object, ...]:
-        """The same for parameters that are one row: what became of them, and of which ops."""
+        """A key that is equal for parameters that share a row: their status and their findings."""
         windows = self.result.windows
         causes = frozenset((window.name, *each.kinds, each.op) for window in windows for each in window.findings)
         environments = tuple(str(window.environment.environment) for window in windows[:1])
@@ -210,12 +210,12 @@ class _Test:
 
     @cached_property
     def windows(self) -> list[_Window]:
-        """Those that fail it first."""
+        """The windows, failing ones first."""
         return [_window(window) for window in sorted(self.result.windows, key=lambda window: not window.findings)]
 
     @property
     def accepting(self) -> list[tuple[str, str]]:
-        """What is to be done if it is meant: in words, and as a command."""
+        """The steps that accept its change: in words, and as a command."""
         found = [each for window in self.result.windows for each in window.findings] if self.fails else []
         steps = [("raise the limit in its op_budget mark", "")] if any(each.breaks_budget for each in found) else []
         records = any(each.is_regression for each in found) or self.result.status == "improved"
@@ -252,12 +252,12 @@ def _window(window: WindowResult) -> _Window:
 
 
 def _sums(window: WindowResult) -> dict[str, str]:
-    """Return what changed of the sums over all ops, where that follows from the ops."""
+    """Return the changed sums over all ops that follow from the ops."""
     return {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
 
 
 def _compared(window: WindowResult, row: RowResult, beside: str) -> _Row:
-    """Return the row of an op that was compared; *beside* is what to say of it beside its change."""
+    """Return the row of an op that was compared; *beside* is a word for it beside its change."""
     kind: marks.Kind = "bad" if beside else marks.of_verdict(row.verdict)
     word = ", ".join(filter(None, [beside, row.word if row.verdict.is_change else ""]))
     calls = "" if row.op == OUTSIDE or row.is_fact else arrow(str(row.base_calls or 0), str(row.now_calls or 0))
@@ -310,7 +310,7 @@ def _counts(tests: Sequence[_Test]) -> list[tuple[Status, marks.Kind, int]]:
 
 
 def _groups(tests: Sequence[_Test]) -> list[list[_Test]]:
-    """Return the tests in their order, those of one function with one fate together."""
+    """Return the tests in their order, tests of one function with one fate together."""
     found: dict[object, list[_Test]] = {}
     for test in tests:
         found.setdefault(test.fate if test.parameters else test.number, []).append(test)
@@ -339,7 +339,7 @@ def _together(tests: Sequence[_Test]) -> list[_Limited]:
 
 
 def _said(tests: Sequence[_Test]) -> list[tuple[str, Sequence[_Test]]]:
-    """Return what there is to say beside the findings, each once, with the tests that it is said of."""
+    """Return the remarks beside the findings, each once, with its tests."""
     found: dict[str, dict[int, _Test]] = {}
     for test in tests:
         for window in test.result.windows:

@@ -1,4 +1,4 @@
-"""What the page of a profile says of when everything ran: an overview, the time of the devices, the ranges."""
+"""The part of a profile's page about times: an overview, the time of the devices, the ranges."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        """What the bar says, in words."""
+        """The bar in words."""
         total = self.times.total_ns or 1
         parts = [*PARTS, ("idle_ns", "idle", "")]
         return ", ".join(f"{what} {getattr(self.times, name) / total:.0%}" for name, what, _ in parts)
@@ -62,7 +62,7 @@ class Whole:
 
     @property
     def headline(self) -> tuple[str, str]:
-        """What the device did most of the time, and its share of what: ``the 810 ms step``."""
+        """The longest activity of the device, and its share of a whole: ``the 810 ms step``."""
         parts = [*PARTS, ("idle_ns", "idle time", "")]
         most, what, _ = max(parts, key=lambda part: getattr(self.times, part[0]))
         share = format_share(getattr(self.times, most) / (self.times.total_ns or 1), 2)
@@ -70,7 +70,7 @@ class Whole:
 
     @property
     def length(self) -> str:
-        """How long it is, and of what."""
+        """Its length and its whole."""
         total = format_ns(self.times.total_ns)
         one, several = f"the {total} step", f"the {total} of {self.steps} steps"
         of = one if self.steps == 1 else several if self.steps else f"the {total} recorded"
@@ -91,7 +91,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What follows from the times of a profile."""
+    """The figures that follow from the times of a profile."""
 
     drawn: Overview | None
     whole: Whole | None
@@ -122,7 +122,7 @@ class Times:
 
 
 def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
-    """Return what *timeline* tells of a profile; where *is_chosen*, only of the steps that the profile has."""
+    """Return the figures of a profile's *timeline*; where *is_chosen*, only of the steps that the profile has."""
     # Of iterations without a file there are times, and nothing else.
     steps = [step for step in saved.steps if step not in ("", OUTSIDE)] or None
     chosen = steps if is_chosen else None
@@ -174,7 +174,7 @@ def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
 
 
 def _branch(node: Node, whole_ns: int) -> Branch:
-    """Return what is shown of a node of the tree: the most expensive of those inside, if not too small."""
+    """Return the branch to show for a node of the tree: its most expensive children, if not too small."""
     inside = sorted(node.children.values(), key=lambda child: (-child.ns, child.name))
     shown = [child for child in inside[:_BRANCHES] if child.ns >= _LEAST_BRANCH * whole_ns and child.ns]
     others = inside[len(shown) :]

@@ -189,14 +189,18 @@ def test_what_is_no_trace_is_one_clear_error(tmp_path: Path, content: bytes | st
 @pytest.mark.parametrize(
     ("content", "expected", "remark"),
     [
-        ('[{"name":"a","dur":NaN},{"name":"b","dur":1}]', [("a", -1.0), ("b", 1.0)], "1 values of 'dur' are not"),
+        (
+            '[{"name":"a","dur":NaN},{"name":"b","dur":1}]',
+            [("a", -1.0), ("b", 1.0)],
+            "1 values of 'dur' have an unexpected type",
+        ),
         ('[{"name":"a","dur":1e400}]', [("a", -1.0)], "1 values of 'dur'"),
         ('[{"name":"a","dur":"x"}]', [("a", -1.0)], "1 values of 'dur'"),
         ('[{"name":"a","dur":"2.5"}]', [("a", 2.5)], None),
         ('[{"name":"a","dur":null}]', [("a", -1.0)], None),
         ('[{"name":null,"dur":1}]', [("", 1.0)], None),
         ('[{"name":5,"dur":1}]', [("", 1.0)], "1 values of 'name'"),
-        ('[null,{"name":"a"},3]', [("a", -1.0)], "2 of the events are no objects"),
+        ('[null,{"name":"a"},3]', [("a", -1.0)], "2 of the events are not objects"),
         ('[{"name":"a","dur":' + "9" * 5000 + "}]", [("a", -1.0)], "1 values of 'dur'"),
         ('[{"name":"a","x":' + "9" * 5000 + "}]", [("a", -1.0)], None),
         ('[{"name":"a","dur":1,"dur":2}]', [("a", 2.0)], None),

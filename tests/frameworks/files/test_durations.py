@@ -68,24 +68,24 @@ def test_a_cell_without_a_duration_is_an_error_and_its_call_counts_where_a_part_
 ) -> None:
     TABLES[name](tmp_path, missing)
     (found,) = formats.find(Place(tmp_path))
-    with pytest.raises(TraceError, match="a duration is missing or no number: row 3 "):
+    with pytest.raises(TraceError, match="a duration is missing or not a number: row 3 "):
         formats.read(found)
     trace = formats.read(found, partial=True)
     assert trace.is_cut
     assert sum(record.calls for record in trace.records) == 3
     assert sum(record.device_ns or 0 for record in trace.records) == 7000
-    assert [remark for remark in trace.remarks if "1 durations are missing or no numbers: counted" in remark]
+    assert [remark for remark in trace.remarks if "1 durations are missing or not numbers: counted" in remark]
 
 
 @pytest.mark.parametrize("missing", MISSING)
 def test_a_call_of_mindspore_without_a_duration_is_left_out(tmp_path: Path, missing: str) -> None:
     calls(tmp_path, missing)
     (found,) = formats.find(Place(tmp_path))
-    with pytest.raises(TraceError, match=r"missing or no number: a call of 'Default/Cast-op1' in line 1"):
+    with pytest.raises(TraceError, match=r"missing or not a number: a call of 'Default/Cast-op1' in line 1"):
         formats.read(found)
     trace = formats.read(found, partial=True)
     assert [(record.calls, record.device_ns) for record in trace.records] == [(2, 7000)]
-    assert "1 durations are missing or no numbers: left out" in trace.remarks[0]
+    assert "1 durations are missing or not numbers: left out" in trace.remarks[0]
     with open(tmp_path / "cpu_op_execute_timestamp_0.txt", "a") as file:
         file.write(f"Default/Mul-op1;HostCpuOps;1,{missing},7 \n")
     assert formats.read(found, partial=True).records == trace.records
@@ -119,11 +119,11 @@ def test_an_event_without_a_duration_is_an_error_and_told_where_a_part_is_read(
     text = f"[{events}]" if head is None else f'{json.dumps(head)[:-1]}, "traceEvents": [{events}]}}'
     (tmp_path / "trace.json").write_text(text)
     found = Found(name, Place(tmp_path / "trace.json"))
-    with pytest.raises(TraceError, match="a duration is missing or no number: "):
+    with pytest.raises(TraceError, match="a duration is missing or not a number: "):
         formats.read(found)
     trace = formats.read(found, partial=True)
     assert sum(record.device_ns or 0 for record in trace.records) == 7000
-    assert [remark for remark in trace.remarks if remark.startswith("1 durations are missing or no numbers: ")]
+    assert [remark for remark in trace.remarks if remark.startswith("1 durations are missing or not numbers: ")]
 
 
 def test_an_event_of_megengine_without_a_time_is_an_error(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_no_limit_on_time_passes_for_a_duration_that_is_missing(
     code, _, err = run("check", given, "--budget", "device_time=9ms")
     assert (code, "row 3 ('Duration(us)' is '')" in err) == (2, True)
     code, out, _ = run("check", given, "--budget", "device_time=9ms", "--partial")
-    assert (code, "note: 1 durations are missing or no numbers" in out) == (2, True)
+    assert (code, "note: 1 durations are missing or not numbers" in out) == (2, True)
     assert run("check", given, "--budget", "device_time=6us", "--partial")[0] == 1
     assert run("check", given, "--budget", "Cast=2", "--partial")[0] == 1
     code, out, err = run("show", given, "--partial", "--format", "json")

@@ -25,12 +25,12 @@ def test_profiles_are_found_below_a_folder_whatever_their_names(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"is no profile that opprof knows \(opprof formats lists them\): it is empty"),
-        (b"hello \x1b[2J", r"is no profile .*It begins with 'hello \\x1b\[2J'"),
-        (b"\x00\xff" * 500, "is no profile"),
-        (b"[" * 100_000, "is no profile"),
-        (b'{"traceEvents": 5}', "is no profile"),
-        (b"SQLite format 3\x00" + bytes(200), "is no profile"),
+        (b"", r"is not a profile that opprof can read \(opprof formats lists them\): it is empty"),
+        (b"hello \x1b[2J", r"is not a profile .*It begins with 'hello \\x1b\[2J'"),
+        (b"\x00\xff" * 500, "is not a profile"),
+        (b"[" * 100_000, "is not a profile"),
+        (b'{"traceEvents": 5}', "is not a profile"),
+        (b"SQLite format 3\x00" + bytes(200), "is not a profile"),
         (b"\x1f\x8b" + b"nonsense" * 9, "broken gzip file"),
     ],
 )
@@ -41,7 +41,7 @@ def test_a_file_of_no_known_format_is_one_error(tmp_path: Path, content: bytes, 
 
 
 def test_an_empty_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="is no profile that opprof knows"):
+    with pytest.raises(TraceError, match="is not a profile that opprof can read"):
         formats.find(Place(tmp_path))
     with pytest.raises(TraceError, match="there is no such file"):
         formats.find(Place(tmp_path / "nothing"))
@@ -53,9 +53,7 @@ def test_a_rank_of_several_that_is_empty_is_missed(tmp_path: Path, content: byte
     (tmp_path / "notes.json").write_text("")
     assert len(formats.find(Place(tmp_path))) == 1
     (tmp_path / "rank12.json").write_bytes(content)
-    with pytest.raises(
-        TraceError, match=r"rank12\.json: is empty or broken, and is called like the profiles beside it"
-    ):
+    with pytest.raises(TraceError, match=r"rank12\.json: is empty or broken, although its name is that of a profile"):
         formats.find(Place(tmp_path))
 
 
@@ -65,7 +63,7 @@ def test_utf_16_is_named_with_the_command_that_converts_it(tmp_path: Path, encod
     (tmp_path / "a.json").write_text(TEXT, encoding=encoding)
     with pytest.raises(TraceError, match=r"a\.json: is UTF-16.*iconv -f UTF-16 -t UTF-8 a\.json"):
         formats.find(Place(tmp_path / "a.json"), source)
-    with pytest.raises(TraceError, match=r"is no profile .*a\.json is UTF-16"):
+    with pytest.raises(TraceError, match=r"is not a profile .*a\.json is UTF-16"):
         formats.find(Place(tmp_path))
 
 

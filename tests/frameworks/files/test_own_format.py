@@ -86,14 +86,14 @@ TEXT_OF_TRACE = own_format.dump(TRACE)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TEXT_OF_TRACE[:-20], "is no whole pytest-opprof profile"),
+        (TEXT_OF_TRACE[:-20], "is not a complete pytest-opprof profile"),
         (TEXT_OF_TRACE.replace('"opprof_profile": 1', '"opprof_profile": 2'), "has version 2, this opprof reads 1"),
-        (TEXT_OF_TRACE.replace('"conv"', "5"), "is no whole pytest-opprof profile"),
-        (TEXT_OF_TRACE.replace('"made by hand"', "null"), "is no whole pytest-opprof profile"),
+        (TEXT_OF_TRACE.replace('"conv"', "5"), "is not a complete pytest-opprof profile"),
+        (TEXT_OF_TRACE.replace('"made by hand"', "null"), "is not a complete pytest-opprof profile"),
         (TEXT_OF_TRACE.replace('"whole"]', '"something_new"]'), "fields that differ: something_new, whole"),
-        (TEXT_OF_TRACE.replace('"frameworks": {', '"frameworks": ['), "is no whole pytest-opprof profile"),
+        (TEXT_OF_TRACE.replace('"frameworks": {', '"frameworks": ['), "is not a complete pytest-opprof profile"),
         (TEXT_OF_TRACE.replace('"7", 1, 2,', '"7", 9, 2,'), "'conv' has 2 calls in step 9 of 2"),
-        (TEXT_OF_TRACE.replace('"Conv2D"', "[" * 100_000), "is no whole pytest-opprof profile"),
+        (TEXT_OF_TRACE.replace('"Conv2D"', "[" * 100_000), "is not a complete pytest-opprof profile"),
     ],
 )
 def test_a_broken_file_is_one_error(tmp_path: Path, text: str, message: str) -> None:

@@ -134,7 +134,7 @@ def test_what_the_test_raises_comes_out_as_it_is_whatever_the_backend_does(
 def test_after_a_mark_that_failed_no_window_around_it_has_numbers() -> None:
     backend = Fragile()
     recorder, outer, inner = Recorder([backend], Options()), Window("outer"), Window("inner")
-    with pytest.raises(BackendError, match="the profiler failed where an inner window began or ended"):
+    with pytest.raises(BackendError, match="the profiler failed at the start or end of an inner window"):
         with recorder.open(outer), recorder.step(outer):
             with pytest.raises(ValueError, match="mine"), recorder.open(inner), recorder.step(inner):
                 backend.breaks_in = ("mark",)

@@ -88,7 +88,10 @@ def test_a_third_party_backend_needs_two_methods_and_has_the_rest(install: Calla
     [
         ("no_such_module:backend", r"does not load: ModuleNotFoundError"),
         (f"{__name__}:Incomplete", r"does not load: TypeError.*abstract method"),
-        ("builtins:dict", r"cannot be used: it is a builtins.dict, which is not derived from pytest_opprof.backends.B"),
+        (
+            "builtins:dict",
+            r"cannot be used: it is a builtins.dict, which does not derive from pytest_opprof.backends.B",
+        ),
         (f"{__name__}:misnamed", r"cannot be used: its entry point is called 'broken', its `name` is 'yours'"),
     ],
 )
@@ -101,7 +104,7 @@ def test_a_backend_that_breaks_says_how(install: Callable[..., None], factory: s
 
 def test_a_vocabulary_of_another_shape_is_an_error(install: Callable[..., None]) -> None:
     install(mine=f"{__name__}:wordless")
-    with pytest.raises(BackendError, match="its `vocabulary` has to be a mapping of canonical ops to raw names"):
+    with pytest.raises(BackendError, match="its `vocabulary` must be a mapping from canonical ops to raw names"):
         registry.load("mine")
 
 

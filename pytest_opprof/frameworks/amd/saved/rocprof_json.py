@@ -93,4 +93,4 @@ def decode(place: Place, most: int) -> tuple[Tool, ...]:
         except UnicodeDecodeError:  # names of kernels are bytes, in any encoding
             return json.decode(content.decode("utf-8", "replace"), type=_Document).tools
     except (MsgspecError, RecursionError) as error:
-        raise TraceError(f"{place}: is no whole JSON of rocprofv3: {error}. Was it copied whole?") from None
+        raise TraceError(f"{place}: is not a complete JSON file of rocprofv3: {error}. Was it copied whole?") from None

@@ -113,7 +113,7 @@ class AscendBackend(Backend):
 
     def _start(self, options: Options) -> Acl:
         if self._collecting:
-            raise BackendError("the ascend backend is recording already; it cannot be nested")
+            raise BackendError("the ascend backend is already recording, and recordings cannot be nested")
         if reason := self.unavailable():
             raise BackendError(f"the ascend backend cannot record: {reason}")
         if options.timing == "sync":

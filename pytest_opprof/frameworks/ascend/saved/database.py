@@ -89,7 +89,7 @@ class Database:
                 read.untimed.add(self.place, f"a task with startNs {start!r}", left_out=True)
                 continue
             if ns >= _MOST_NS:
-                raise TraceError(f"{self.place}: has tasks whose startNs and endNs are no times; expected integers")
+                raise TraceError(f"{self.place}: has tasks whose startNs and endNs are not times; expected integers")
             at = bisect_right(begins, start) - 1
             inside = at >= 0 and start < steps[at][1]
             key = (OUTSIDE if early else steps[at][2] if inside else "", *ids)
@@ -143,7 +143,7 @@ class Database:
             return []
         rows = self._ask("SELECT startNs, endNs, id FROM STEP_TIME ORDER BY startNs LIMIT 1000000")
         if not all(isinstance(time, int | float) for begin, end, _ in rows for time in (begin, end)):
-            raise TraceError(f"{self.place}: has steps whose startNs and endNs are no times; expected integers")
+            raise TraceError(f"{self.place}: has steps whose startNs and endNs are not times; expected integers")
         return [(begin, end, str(label)) for begin, end, label in rows]
 
     def step_times(self) -> dict[str, tuple[float, float]]:

@@ -258,7 +258,7 @@ def _remark(found: Read, sources: _Sources) -> None:
     if found.guessed():
         calls = int(sum(sums[0] for sums in found.groups.values()))
         found.remarks.append(
-            f"{found.guessed()} of {calls} kernels have no op type, which is guessed from their names;"
+            f"{found.guessed()} of {calls} kernels have no op type, so it is guessed from their names;"
             " record with Level1 (profiler_level, or msprof --task-time=l1) to have types, shapes and dtypes"
         )
 
@@ -296,7 +296,7 @@ def _information(output: Place, misread: list[str] | None = None) -> dict[str, o
                 content = json.loads(place.read(1 << 20))
             except (TraceError, ValueError, RecursionError) as error:
                 if misread is not None:
-                    misread.append(f"{place.path.name} is not read, which may have rank and versions: {error}")
+                    misread.append(f"{place.path.name} could not be read, so rank and versions may be missing: {error}")
                 continue
             found.update(content if isinstance(content, dict) else {})
     return found

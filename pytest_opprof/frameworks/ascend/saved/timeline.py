@@ -83,7 +83,7 @@ def read(place: Place, options: Options) -> SavedProfile:
     walls, reduces = _step_trace(place, files)
     if place.is_folder:
         _add_communication(files, reduces, found, options.partial)
-    guessed = f"{found.guessed()} kernels have no op type in a timeline, which is guessed from their names"
+    guessed = f"{found.guessed()} kernels have no op type in a timeline, so it is guessed from their names"
     return SavedProfile(
         TITLE,
         Environment((("cann", ""),), "ascend", ""),

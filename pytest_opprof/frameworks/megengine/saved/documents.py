@@ -153,7 +153,7 @@ def decode(decoder: json.Decoder[Document], content: bytes | Raw, place: object,
     except ValidationError as error:
         raise TraceError(f"{place}: is not as MegEngine writes it: {error}") from None
     except (DecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{place}: is no whole JSON document: {error}; was it copied whole?{hint}") from None
+        raise TraceError(f"{place}: is not a complete JSON document: {error}; was it copied whole?{hint}") from None
     except RecursionError:
         raise TraceError(f"{place}: is nested too deep for a profile of MegEngine") from None
     except MemoryError:

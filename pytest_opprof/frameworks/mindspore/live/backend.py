@@ -35,7 +35,7 @@ from .recompiled import Recompiled
 
 _INSTALL = 'mindspore is not installed: pip install "pytest-opprof[mindspore]", or see https://www.mindspore.cn/install'
 _UNKNOWN_CASTS = (
-    "the dtypes of some casts are not known: MindSpore tells those of graphs compiled after the first measured test"
+    "the dtypes of some casts are unknown: MindSpore tells those of graphs compiled after the first measured test"
     " began, and of what PyNative mode calls from 2.10 on"
 )
 _ELSEWHERE = (

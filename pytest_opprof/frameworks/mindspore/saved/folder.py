@@ -206,5 +206,7 @@ def _info(session: Session) -> tuple[str, str]:
     try:
         info = msgspec.json.decode(found.read(1 << 20), type=Info) if found else Info()
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise TraceError(f"{found}: is no profiler_info of MindSpore ({error}); remove it if it is broken") from None
+        raise TraceError(
+            f"{found}: is not a profiler_info file of MindSpore ({error}); remove it if it is broken"
+        ) from None
     return info.ms_version, info.context_mode

@@ -67,9 +67,9 @@ def read(place: Place, options: Options) -> SavedProfile:
         try:
             model.read()
         except Broken as error:
-            raise TraceError(f"{place}: is no whole MindIR model ({error}). Was it copied whole?") from None
+            raise TraceError(f"{place}: is not a complete MindIR model ({error}). Was it copied whole?") from None
     if not model.entry:
-        raise TraceError(f"{place}: has no graph, so it is no MindIR model")
+        raise TraceError(f"{place}: has no graph, so it is not a MindIR model")
     records, remarks = counted(place, model.graphs, [model.entry])
     return SavedProfile(
         source="MindSpore model, MINDIR (static: no run)",

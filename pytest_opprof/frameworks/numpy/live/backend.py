@@ -37,7 +37,7 @@ class NumpyBackend(Backend):
     def collect(self, options: Options) -> Iterator[EventLog]:
         """Record until the context ends. Raises BackendError if it records already."""
         if self._is_recording:
-            raise BackendError("the numpy backend is recording already; it cannot be nested")
+            raise BackendError("the numpy backend is already recording, and recordings cannot be nested")
         if reason := self.unavailable():
             raise BackendError(f"calls of NumPy cannot be observed: {reason}")
         open_: list[Recording] = []

@@ -139,7 +139,7 @@ class CudaBackend(Backend):
         from .sync_timing import check_blocking
 
         if self._collecting:
-            raise BackendError("the cuda backend is recording already; it cannot be nested")
+            raise BackendError("the cuda backend is already recording, and recordings cannot be nested")
         if reason := self.unavailable():
             raise BackendError(
                 f"the cuda backend cannot record: {reason}. Or leave it out: --opprof-backend=numpy,torch"

@@ -13,7 +13,7 @@ from ....profile.event_log import EventLog
 from .calls import Calls
 from .events import Span
 
-_UNKNOWN_SIZE = "memory of the GPU was allocated outside of CuPy's pools: it is counted, its size is not known"
+_UNKNOWN_SIZE = "memory of the GPU was allocated outside of CuPy's pools: it is counted, but its size is unknown"
 
 
 class Memory:

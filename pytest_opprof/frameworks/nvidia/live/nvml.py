@@ -110,16 +110,16 @@ def _look(nvml: Any, device: int, bus: str, earlier: Look | None) -> Look:
     try:
         handle = nvml.nvmlDeviceGetHandleByPciBusId(bus)
     except Exception as error:
-        why = f"whether GPU {device} was throttled or shared is not known: NVML does not know {bus}: {error}"
+        why = f"whether GPU {device} was throttled or shared is unknown: NVML does not know {bus}: {error}"
         return Look(monotonic_ns(), unknown=(why,))
     try:
         reasons = _answer(nvml, _REASONS, handle)
     except Exception as error:
-        unknown.append(f"whether GPU {device} was throttled is not known: {error}")
+        unknown.append(f"whether GPU {device} was throttled is unknown: {error}")
     try:
         others = _others(_answer(nvml, _PROCESSES, handle))
     except Exception as error:
-        unknown.append(f"whether GPU {device} was shared is not known: {error}")
+        unknown.append(f"whether GPU {device} was shared is unknown: {error}")
     now = monotonic_ns()
     if earlier is None or now - earlier.counted_at_ns >= _COUNTED_NS:
         return Look(now, reasons, _counted_ns(nvml, handle), now, others, tuple(unknown))
@@ -168,7 +168,7 @@ def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], d
         return
     for device in devices:
         if device not in after:
-            why = f"whether GPU {device} was throttled or shared is not known: its primary context is not in use"
+            why = f"whether GPU {device} was throttled or shared is unknown: its primary context is not in use"
             log.remark(why)
             continue
         log.disturbed += disturbances(device, before.get(device), after[device])

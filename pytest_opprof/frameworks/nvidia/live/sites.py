@@ -43,7 +43,7 @@ class Pushed:
         finally:
             self._comes_to(UNKNOWN)
             if self.problem:
-                log.remark(f"which lines asked for work of the GPU is not known: {self.problem}")
+                log.remark(f"source lines of work on the GPU are unknown: {self.problem}")
 
     def _comes_to(self, node: int) -> None:
         """Replace the number by that of *node*. An error must not end the program's line, which calls this."""

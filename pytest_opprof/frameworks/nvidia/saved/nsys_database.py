@@ -71,7 +71,7 @@ class Database:
 def open_database(place: Place, partial: bool = False) -> Iterator[Database]:
     """Open the file. Raises TraceError, also for errors while it is read."""
     if not place.head.startswith(MAGIC):
-        raise TraceError(f"{place}: is no SQLite file. Make one: nsys export --type sqlite REPORT.nsys-rep")
+        raise TraceError(f"{place}: is not an SQLite file. Make one: nsys export --type sqlite REPORT.nsys-rep")
     with opened(place, TITLE) as connection:
         yield Database(place, connection, partial)
 

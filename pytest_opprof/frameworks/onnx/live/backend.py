@@ -77,7 +77,7 @@ class OnnxRuntimeBackend(Backend):
         from .recordings import fill
 
         if self._runs is not None:
-            raise BackendError("the onnxruntime backend is recording already; it cannot be nested")
+            raise BackendError("the onnxruntime backend is already recording, and recordings cannot be nested")
         marks: list[int] = []
         log = EventLog(
             Environment((("onnxruntime", onnxruntime.__version__.split("+")[0]),)),

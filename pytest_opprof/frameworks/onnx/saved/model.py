@@ -79,9 +79,9 @@ def read(place: Place, options: Options) -> SavedProfile:
         try:
             model.read()
         except Broken as error:
-            raise TraceError(f"{place}: is no whole ONNX model ({error}). Was it copied whole?") from None
+            raise TraceError(f"{place}: is not a complete ONNX model ({error}). Was it copied whole?") from None
         if _GRAPH not in model.functions:
-            raise TraceError(f"{place}: has no graph, so it is no ONNX model")
+            raise TraceError(f"{place}: has no graph, so it is not an ONNX model")
     return SavedProfile(
         source="ONNX model (static: no run)",
         environment=Environment((("onnx", ""),), "", ""),

@@ -145,7 +145,7 @@ def _collected(place: Place, partial: bool, remarks: list[str]) -> _Events:
 
 
 def _no_time(place: Place, error: Exception) -> TraceError:
-    return TraceError(f"{place}: has a time that is no number of us ({error}); record it again")
+    return TraceError(f"{place}: has a time that is not a number of us ({error}); record it again")
 
 
 def _collect(place: Place, events: _Events, partial: bool, remarks: list[str]) -> None:

@@ -60,8 +60,8 @@ _LOSES_FROM, _LOSES_UNTIL = 24, 130100
 # to 20 s. So consecutive windows need no spare kernels, which cost 20 ms a window after 500 of them.
 _IDLE_S = 1.0
 _UNKNOWN_SIZE = b"Memory block of unknown size was allocated before the profiling started"
-ON_META = "{} ran on fake or meta tensors: nothing was computed, so their times and the window's memory are not known"
-OTHER_THREADS = "other Python threads ran in this window; ops of PyTorch in them are not seen"
+ON_META = "{} ran on fake or meta tensors: nothing was computed, so their times and the window's memory are unknown"
+OTHER_THREADS = "this window ran other Python threads; opprof does not see PyTorch ops in them"
 # PyTorch's error for a program that starts a profiler while opprof lists allocations.
 _TAKEN = "Profiler is already enabled on this thread"
 _INSTALL = "torch is not installed; see https://pytorch.org/get-started/locally"

@@ -102,4 +102,4 @@ def decoded(place: Place, most: int) -> Iterator[list[Node]]:
     try:
         yield json.decode(content, type=_Document).nodes
     except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(f"{place}: is no whole execution trace: {error}. Was it copied whole?") from None
+        raise TraceError(f"{place}: is not a complete execution trace: {error}. Was it copied whole?") from None

@@ -167,9 +167,9 @@ def _profile(events: Events, header: dict[str, object], remarks: list[str]) -> S
     shapeless = any(call.is_copy and not call.types for call in events.calls)
     remarks += _launch_remarks(events, launches, kernels or ())
     if on_device and of_host and not of_devices:
-        remarks.append("all memory events are the host's: how much a device had in use is not known")
+        remarks.append("all memory events are the host's: the memory in use on a device is unknown")
     if shapeless:
-        remarks.append("shapes were not recorded (record_shapes=True), so that casts cannot be told from copies")
+        remarks.append("shapes were not recorded (record_shapes=True), so casts look like copies")
     return SavedProfile(
         source=TITLE if "schemaVersion" in header else _UNKNOWN,
         environment=Environment(

@@ -85,7 +85,7 @@ class JaxBackend(Backend):
         from .session import Session, others_refused
 
         if self._recording:
-            raise BackendError("the jax backend is recording already; it cannot be nested")
+            raise BackendError("the jax backend is already recording, and recordings cannot be nested")
 
         def mark() -> None:
             if log.interval in log.range_marks:  # a step begins and ends after `settle`

@@ -81,7 +81,7 @@ class Programs:
             fitting = [each for each in candidates if _fits(each.module, program, names)]
             if not fitting:
                 raise BackendError(
-                    f"the program {program.name} ran, and JAX does not have it any more; keep what jax.jit returned"
+                    f"the program {program.name} ran, but JAX no longer has it; keep the result of jax.jit"
                     " until the test is over"
                 )
             first = fitting[0].module

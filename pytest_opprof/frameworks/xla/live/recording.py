@@ -118,7 +118,7 @@ class Recording:
                     for event in line.events:
                         found._add(event, number)
         except Broken as error:
-            raise BackendError(f"JAX's profiler gave what is no XSpace: {error}") from None
+            raise BackendError(f"JAX's profiler returned data that is not an XSpace: {error}") from None
         except KeyError as error:
             raise BackendError(f"JAX's profiler does not tell the {error} of an op; {KNOWN} do") from None
         found.ran = sorted(found._timed())

@@ -117,7 +117,7 @@ class _Module:
         elif match := _INSTRUCTION.match(line):
             self._instruction(self._inside, match[1], line, match.end(), number)
         elif " = " in line:
-            raise TraceError(f"{self._place}: line {number}: is no instruction: {line.strip()[:80]!r}")
+            raise TraceError(f"{self._place}: line {number}: is not an instruction: {line.strip()[:80]!r}")
 
     def close(self) -> None:
         """Name the op of each reduce, after the whole text is read. Raises TraceError if its end is missing."""

@@ -110,7 +110,7 @@ def _collected(place: Place, options: Options, remarks: list[str]) -> Events:
                 else:
                     events.noted(event.name, str(args.step_num), start, duration)
     except (OverflowError, ValueError) as error:
-        raise TraceError(f"{place}: has a time that is no number of us ({error}); record it again") from None
+        raise TraceError(f"{place}: has a time that is not a number of us ({error}); record it again") from None
     remarks += untimed.remarks()
     return events
 

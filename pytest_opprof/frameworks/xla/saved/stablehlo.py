@@ -122,7 +122,7 @@ class _Module:
                 return op in _ON_ELEMENTS, line
             self._add(line, number)
         elif line.lstrip().startswith("%"):
-            raise self._error(number, f"is no op: {line.strip()[:80]!r}")
+            raise self._error(number, f"is not an op: {line.strip()[:80]!r}")
         return False, ""
 
     def close(self) -> None:

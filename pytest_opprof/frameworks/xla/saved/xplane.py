@@ -96,7 +96,7 @@ def _collected(place: Place, remarks: list[str]) -> Events:
             if last == 1:
                 remarks.append("it ends without the name of a host: it may have been cut between two planes")
         except Broken as error:
-            raise TraceError(f"{place}: is no whole XLA profile ({error}). Was it copied whole?") from None
+            raise TraceError(f"{place}: is not a complete XLA profile ({error}). Was it copied whole?") from None
         except OverflowError:
             raise TraceError(f"{place}: has a time beyond 64 bits; record it again") from None
     return events

@@ -445,14 +445,14 @@ class TestMadeFiles:
     def test_a_duration_that_is_not_known_is_no_zero_and_takes_no_other_with_it(self, tmp_path: Path) -> None:
         folder = profile(tmp_path, row(2), row("N/A"), row(3))
 
-        with pytest.raises(TraceError, match=r"missing or no number: row 3 \('Duration\(us\)' is 'N/A'\)"):
+        with pytest.raises(TraceError, match=r"missing or not a number: row 3 \('Duration\(us\)' is 'N/A'\)"):
             read(folder)
         trace = read(folder, partial=True)
         assert [(record.calls, record.device_ns, record.least_ns, record.most_ns) for record in trace.records] == [
             (1, None, None, None),
             (2, 5000, 2000, 3000),
         ]
-        assert "1 durations are missing or no numbers: counted, in no sum; the first: row 3" in trace.remarks[0]
+        assert "1 durations are missing or not numbers: counted, in no sum; the first: row 3" in trace.remarks[0]
 
     @pytest.mark.parametrize(
         ("rows", "header", "error"),
@@ -532,7 +532,7 @@ class TestAFolderWhoseFirstFileIsBroken:
         assert read(tmp_path).steps == ("7", "outside")
         file.write_bytes(file.read_bytes()[:5000])
 
-        with pytest.raises(TraceError, match=r"msprof_1\.db: is no whole sqlite export of CANN"):
+        with pytest.raises(TraceError, match=r"msprof_1\.db: is not a complete sqlite export of CANN"):
             read(tmp_path)
 
     def test_a_part_that_is_empty_is_missed(self, tmp_path: Path) -> None:
@@ -555,7 +555,7 @@ class TestAFolderWhoseFirstFileIsBroken:
         folder = profile(tmp_path / "a_ascend_pt" / "ASCEND_PROFILER_OUTPUT", row())
         (folder.parent / "profiler_info_2.json").write_text('{"rank_id": 2')
 
-        assert "profiler_info_2.json is not read" in read(folder).remarks[0]
+        assert "profiler_info_2.json could not be read" in read(folder).remarks[0]
 
     def test_a_table_without_rows_is_named(self, tmp_path: Path) -> None:
         profile(tmp_path, name="kernel_details.csv")

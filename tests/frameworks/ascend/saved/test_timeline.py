@@ -155,7 +155,7 @@ def test_a_table_without_ops_is_named_with_the_file_that_has_them(tmp_path: Path
     with pytest.raises(TraceError, match=rf"{name}: {what}: give the folder it is in, with its kernel_details\.csv"):
         formats.find(Place(alone))
     (tmp_path / name).write_bytes(alone.read_bytes())
-    with pytest.raises(TraceError, match=rf"is no profile .*{name} {what}"):
+    with pytest.raises(TraceError, match=rf"is not a profile .*{name} {what}"):
         formats.find(Place(tmp_path))
 
 

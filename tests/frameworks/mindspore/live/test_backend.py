@@ -401,7 +401,7 @@ def test_a_mode_of_the_program_that_sees_its_ops_is_left_alone(
     with Mine():
         profile = measure(lambda: ms.ops.cast(x, ms.float64))
     assert (seen, raws(profile), casts(profile)) == (["Cast"], {"Cast": 1}, {})
-    assert "the dtypes of some casts are not known" in profile.remarks[0][1]
+    assert "the dtypes of some casts are unknown" in profile.remarks[0][1]
     with pytest.raises(UsageError, match="cannot be counted: mindspore does not tell the dtypes of Cast"):
         profile.stats("Cast[*->float64]")
 
@@ -414,7 +414,7 @@ def test_where_nothing_is_dispatched_dtypes_of_pynative_mode_are_not_known_and_t
     x = nets.tensor(2)
     profile = measure(lambda: ms.ops.cast(x, ms.float64), lambda: ms.ops.relu(x))
     assert (raws(profile), casts(profile)) == ({"Cast": 1, "ReLU": 1}, {})
-    assert "the dtypes of some casts are not known" in profile.remarks[0][1]
+    assert "the dtypes of some casts are unknown" in profile.remarks[0][1]
 
 
 def test_a_graph_that_the_program_lets_mindspore_write_is_read_there(

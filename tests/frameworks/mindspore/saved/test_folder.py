@@ -313,7 +313,7 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(
         ({"cpu_op_execute_timestamp__txt": "a;H;\n"}, r"line 1 has 'a;H;', expected full_op_name;HostCpuOps;"),
         (
             {"cpu_op_execute_timestamp__txt": "a;H;1,nan,0 \n"},
-            r"a duration is missing or no number: a call of 'a' in line 1, '1,nan,0'",
+            r"a duration is missing or not a number: a call of 'a' in line 1, '1,nan,0'",
         ),
         ({"cpu_op_execute_timestamp__txt": "a;H;1,-1,0 \n"}, r"line 1 has '1,-1,0', expected a call"),
         ({"cpu_op_execute_timestamp__txt": "a;H;1,1,0\n\n"}, r"line 2 has '', expected full_op_name"),
@@ -335,8 +335,8 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(
         ),
         ({"cpu_op_detail_info__csv": f"{DETAIL}Host,a,b,c,1,inf,1,1,D,1\n"}, "row 2 has 'inf' .* that is not negative"),
         ({"cpu_ms_memory_record__txt": f"{MEMORY}-1,1,1,1\n"}, "row 2 has '-1' .* expected a whole number"),
-        ({"profiler_info__json": "[" * 9999}, "is no profiler_info of MindSpore"),
-        ({"profiler_info__json": '{"ms_version": 2}'}, "is no profiler_info of MindSpore"),
+        ({"profiler_info__json": "[" * 9999}, "is not a profiler_info file of MindSpore"),
+        ({"profiler_info__json": '{"ms_version": 2}'}, "is not a profiler_info file of MindSpore"),
     ],
 )
 def test_an_error_says_which_file_is_broken_where_and_what_was_expected(

@@ -283,7 +283,7 @@ def read(tmp_path: Path, text: str | bytes, name: str = "a.ir") -> SavedProfile:
             "has no ops yet: at this stage MindSpore knew only Python's names",
         ),
         ("module {\n  func.func @main() { return }\n}\n", "has no ops: 'main' and what it calls are empty"),
-        ("; ModuleID = 'a.ll'\ndefine void @f() {\n", r"is no profile .* It begins with \"; ModuleID"),
+        ("; ModuleID = 'a.ll'\ndefine void @f() {\n", r"is not a profile .* It begins with \"; ModuleID"),
         ("digraph mindspore {\n}\n", r"is a drawing of a graph; .*\.ir file beside it"),
     ],
     ids="middle start head entry twice missing unclosed empty mlir llvm dot".split(),
@@ -401,9 +401,9 @@ def test_any_change_of_a_mindir_is_ops_or_one_error(
 
 
 def test_a_mindir_that_was_cut_or_is_without_a_graph_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"is no whole MindIR model \(.*\)\. Was it copied whole\?"):
+    with pytest.raises(TraceError, match=r"is not a complete MindIR model \(.*\)\. Was it copied whole\?"):
         read(tmp_path, MODEL[:4000], "a.mindir")
-    with pytest.raises(TraceError, match="has no graph, so it is no MindIR model"):
+    with pytest.raises(TraceError, match="has no graph, so it is not a MindIR model"):
         read(tmp_path, field(1, "1.1") + field(2, "MindSpore"), "a.mindir")
     nested = b""
     for _ in range(40):

@@ -157,7 +157,7 @@ def test_outside_a_window_nothing_is_recorded(watch: Watch) -> None:
 
 
 def test_it_cannot_be_nested(watch: Watch) -> None:
-    with watch.ops(), pytest.raises(BackendError, match="recording already"):
+    with watch.ops(), pytest.raises(BackendError, match="already recording"):
         with watch.ops():
             pass
 

@@ -464,7 +464,7 @@ def test_a_run_on_a_gpu_is_the_time_of_its_ops_and_nothing_of_the_host(gpu: Gpu,
 
 def test_two_windows_at_once_are_refused(backend: CudaBackend) -> None:
     with backend.collect(Options()):
-        with pytest.raises(BackendError, match="it cannot be nested"):
+        with pytest.raises(BackendError, match="recordings cannot be nested"):
             with backend.collect(Options()):
                 pass
 

@@ -116,7 +116,7 @@ def test_a_gpu_is_found_by_where_it_is_whatever_number_it_has_in_cuda(gpu: Gpu, 
     looks = nvml.look(Driver(gpu))
     assert looks[1].reasons == 0x20
     assert told(looks, looks, 1) == (["GPU 1 was throttled: SW thermal slowdown"], [])
-    unknown = "whether GPU 0 was throttled or shared is not known: NVML does not know 0000:3B:00.0: Not Found"
+    unknown = "whether GPU 0 was throttled or shared is unknown: NVML does not know 0000:3B:00.0: Not Found"
     assert told(looks, looks, 0) == ([], [unknown])
 
 
@@ -124,7 +124,7 @@ def test_a_gpu_that_this_process_has_not_set_up_is_not_asked_about(gpu: Gpu, sai
     gpu.has_context = False
     assert nvml.look(Driver(gpu)) == nvml.look(None) == {}
     assert said.asked == []
-    unknown = "whether GPU 0 was throttled or shared is not known: its primary context is not in use"
+    unknown = "whether GPU 0 was throttled or shared is unknown: its primary context is not in use"
     assert told({}, {}, 0) == ([], [unknown])
 
 
@@ -151,7 +151,7 @@ def test_what_nvml_does_not_answer_is_a_remark_of_every_window(gpu: Gpu, said: N
         "Not Supported",
     )
     looks = nvml.look(Driver(gpu))
-    unknown = [f"whether GPU 0 was {what} is not known: Not Supported" for what in ("throttled", "shared")]
+    unknown = [f"whether GPU 0 was {what} is unknown: Not Supported" for what in ("throttled", "shared")]
     assert told(looks, looks, 0) == ([], unknown)
     assert told(looks, looks, 0) == ([], unknown)
 
@@ -191,7 +191,7 @@ def test_nobody_is_accused_where_the_processes_are_numbered_as_outside_the_conta
 ) -> None:
     said.processes = [process(STRANGER + n) for n in range(listed)]
     lists = f"NVML lists {listed} processes, none of them this one; in a container: --pid=host"
-    assert told({}, nvml.look(Driver(gpu)), 0) == ([], [f"whether GPU 0 was shared is not known: {lists}"])
+    assert told({}, nvml.look(Driver(gpu)), 0) == ([], [f"whether GPU 0 was shared is unknown: {lists}"])
 
 
 def test_the_only_process_that_is_listed_is_this_one_whatever_its_number(gpu: Gpu, said: Nvml) -> None:

@@ -157,7 +157,7 @@ def test_where_cupti_takes_no_number_no_line_is_known_and_the_window_counts(
         gpu.launch("mine")
     assert seen.by_line("mine") == {"no line": 2}
     ((_, said),) = seen.profile.remarks
-    assert said.startswith("which lines asked for work of the GPU is not known: CUPTI reports STAND_IN_ERROR (21) from")
+    assert said.startswith("source lines of work on the GPU are unknown: CUPTI reports STAND_IN_ERROR (21) from")
 
 
 def test_a_process_whose_lines_cannot_be_traced_counts_and_says_why(
@@ -167,7 +167,7 @@ def test_a_process_whose_lines_cannot_be_traced_counts_and_says_why(
     with watched(backend) as seen:
         gpu.launch("mine")
     assert seen.by_line("mine") == {"no line": 1}
-    assert [said for _, said in seen.profile.remarks] == ["which lines asked for ops is not known: a debugger is here"]
+    assert [said for _, said in seen.profile.remarks] == ["source lines are unknown: a debugger is here"]
 
 
 def test_a_call_has_the_number_of_whichever_record_has_it() -> None:

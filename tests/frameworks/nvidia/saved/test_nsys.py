@@ -280,7 +280,7 @@ def test_a_kernel_without_a_time_is_an_error(made: Make, rows: tuple[object, ...
     trace = nsys.read(place, Options(partial=True))
     assert [(record.calls, record.device_ns) for record in trace.records] == [(1, 5)]
     assert [(launched.calls, launched.device_ns) for launched in trace.kernels or ()] == [(1, 5)]
-    assert "1 durations are missing or no numbers: left out" in trace.remarks[0]
+    assert "1 durations are missing or not numbers: left out" in trace.remarks[0]
 
 
 def test_times_too_large_to_add_are_an_error(made: Make) -> None:

@@ -125,13 +125,13 @@ class TestNsysStats:
     def test_a_row_without_a_time_counts_only_if_asked(self, tmp_path: Path) -> None:
         table = self.KERNELS.replace("600000,3", ",3")
         with pytest.raises(
-            TraceError, match=r"a duration is missing or no number: row 2 \('Total Time \(ns\)' is ''\)"
+            TraceError, match=r"a duration is missing or not a number: row 2 \('Total Time \(ns\)' is ''\)"
         ):
             read(tmp_path, table)
         trace = read(tmp_path, table, partial=True)
         assert [(record.calls, record.device_ns) for record in trace.records] == [(3, None), (2, 400_000)]
         assert trace.remarks[0].startswith(
-            "1 durations are missing or no numbers: counted, in no sum; the first: row 2"
+            "1 durations are missing or not numbers: counted, in no sum; the first: row 2"
         )
 
     def test_a_report_that_was_cut_gives_its_whole_rows_if_asked(self, tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ class TestNcu:
 
     def test_a_launch_without_a_time_beside_others_that_have_one_is_an_error(self, tmp_path: Path) -> None:
         table = self.DETAILS + self.row(0, "k", "Duration", "ns", "5") + self.row(1, "k", "Cycles", "", "5")
-        with pytest.raises(TraceError, match="a duration is missing or no number: a launch of 'k'"):
+        with pytest.raises(TraceError, match="a duration is missing or not a number: a launch of 'k'"):
             read(tmp_path, table)
 
     def test_a_time_that_is_not_known_is_one_that_is_missing(self, tmp_path: Path) -> None:
         table = self.DETAILS + self.row(0, "k", "Duration", "ns", "5") + self.row(1, "k", "Duration", "ns", "N/A")
-        with pytest.raises(TraceError, match="a duration is missing or no number: a launch of 'k'"):
+        with pytest.raises(TraceError, match="a duration is missing or not a number: a launch of 'k'"):
             read(tmp_path, table)
         assert by_type(read(tmp_path, table, partial=True))["k"].calls == 2
 
@@ -338,8 +338,11 @@ class TestRocprof:
             (KERNELS.replace("9007199254741994", "x"), "row 2 has 'x'"),
             (KERNELS.partition("\n")[0] + "\n", "has no kernel, copy or call of HIP"),
             (KERNELS[:-30], "is cut in row 3"),
-            ('{"rocprofiler-sdk-tool": [{', "is no whole JSON of rocprofv3"),
-            ('{"rocprofiler-sdk-tool": [{"agents": 5}]}', "is no whole JSON of rocprofv3: Expected `array`, got `int`"),
+            ('{"rocprofiler-sdk-tool": [{', "is not a complete JSON file of rocprofv3"),
+            (
+                '{"rocprofiler-sdk-tool": [{"agents": 5}]}',
+                "is not a complete JSON file of rocprofv3: Expected `array`, got `int`",
+            ),
             ('{"rocprofiler-sdk-tool": []}', "has no kernel, copy or call of HIP"),
         ],
     )

@@ -311,7 +311,7 @@ def test_where_too_many_lines_run_the_rest_has_none_and_that_is_said(monkeypatch
     assert [bool(site and site.frames) for site, _ in profile.sites("Cast")] == [True, False]
     assert sum(profile.sites("Cast").values()) == 2
     ((_, said),) = profile.remarks
-    assert said == "which lines asked for ops is known for the first 20 lines that ran, not after them"
+    assert said == "source lines are known for the first 20 lines that ran, not after them"
 
 
 def test_a_program_that_traces_lines_itself_is_told() -> None:
@@ -326,7 +326,7 @@ def test_a_program_that_traces_lines_itself_is_told() -> None:
     before = sys.gettrace()
     said = [text for _, text in profiled(body, Chains()).remarks]
     sys.settrace(before)
-    told = ["which lines asked for ops may be wrong: something else traced lines (sys.settrace)"]
+    told = ["source lines may be wrong: something else traced lines (sys.settrace)"]
     assert said == (told if sys.version_info < (3, 12) else [])
 
 
@@ -342,7 +342,7 @@ def test_beside_a_debugger_there_are_ops_without_lines_and_that_is_said() -> Non
     finally:
         sys.settrace(before)
     ((_, said),) = profile.remarks
-    assert said.startswith("which lines asked for ops is not known: ")
+    assert said.startswith("source lines are unknown: ")
     assert said.endswith("traces this thread, as a debugger does; call sites beside it need Python 3.12 or newer")
     assert profile.stats("Cast").most_calls == 1
     assert not [site for site, _ in profile.sites("Cast") if site and site.frames]

@@ -178,10 +178,13 @@ def test_schema_1_0_has_the_same_in_other_places(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (CONTENT[: len(CONTENT) // 2], "is no whole execution trace: Input data was truncated"),
+        (CONTENT[: len(CONTENT) // 2], "is not a complete execution trace: Input data was truncated"),
         (b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}', "has no ops; did anything run"),
-        (b'{"schema": "1.0.1", "pid": 1, "nodes": 5}', "is no whole execution trace: Expected `array`, got `int`"),
-        (CONTENT.replace(b'"attrs": [', b'"attrs": [5,', 1), "is no whole execution trace: Expected `object`"),
+        (
+            b'{"schema": "1.0.1", "pid": 1, "nodes": 5}',
+            "is not a complete execution trace: Expected `array`, got `int`",
+        ),
+        (CONTENT.replace(b'"attrs": [', b'"attrs": [5,', 1), "is not a complete execution trace: Expected `object`"),
     ],
 )
 def test_a_broken_trace_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:

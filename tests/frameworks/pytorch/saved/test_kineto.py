@@ -600,7 +600,7 @@ def test_absolute_times_with_decimals_are_read_to_the_nanosecond(tmp_path: Path)
 def test_without_shapes_a_remark_says_that_casts_are_not_told_apart(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, op("aten::copy_", 0, 1))
     assert counts(trace) == {"Copy": 1}
-    assert "casts cannot be told from copies" in trace.remarks[0]
+    assert "casts look like copies" in trace.remarks[0]
     assert trace.records[0].input_shapes is None
 
 
@@ -626,13 +626,13 @@ def test_an_event_without_or_with_a_negative_duration_is_an_error_or_left_out_an
     del broken["dur"]
     gpu = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100"}]}
     made = {"schemaVersion": 1, **gpu, "traceEvents": [op("aten::mm", 0, 1), op("aten::mm", 5, -3), broken]}
-    with pytest.raises(TraceError, match=r"missing or no number: 'aten::mm' at 5.0 us"):
+    with pytest.raises(TraceError, match=r"missing or not a number: 'aten::mm' at 5.0 us"):
         read(write(tmp_path, made))
     trace = read(write(tmp_path, made), partial=True)
     assert [record.calls for record in trace.records] == [1]
     assert trace.environment.device == "cpu"  # nothing is cut off
     assert trace.remarks == (
-        "2 durations are missing or no numbers: left out; the first: 'aten::mm' at 5.0 us of trace.json",
+        "2 durations are missing or not numbers: left out; the first: 'aten::mm' at 5.0 us of trace.json",
     )
 
 
@@ -775,7 +775,7 @@ def test_memory_of_the_host_is_none_of_the_device(
     """On an MI300X all events were the CPU's: 8 B, which a limit of 1 KiB for the device would keep."""
     trace = trace_of(tmp_path, op("aten::add", 0, 10, 1), launch(1, 1), kernel(1, 20, 5), *events)
     assert (trace.peak_memory, trace.host_peak_memory) == peaks
-    unknown = "all memory events are the host's: how much a device had in use is not known"
+    unknown = "all memory events are the host's: the memory in use on a device is unknown"
     assert (unknown in trace.remarks) == (peaks[0] is None)
     on_cpu = trace_of(tmp_path, op("aten::add", 0, 10, 1), allocated(0, 8))
     assert (on_cpu.peak_memory, on_cpu.host_peak_memory) == (8, None)

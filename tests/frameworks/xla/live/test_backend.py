@@ -250,7 +250,7 @@ def test_a_session_inside_is_refused_by_name(tmp_path: Path, start: str) -> None
 def test_it_cannot_be_nested() -> None:
     with backend().collect(Options()) as log:
         log.mark()
-        with pytest.raises(BackendError, match="recording already"):
+        with pytest.raises(BackendError, match="already recording"):
             with backend().collect(Options()):
                 pass
 

@@ -131,7 +131,7 @@ def test_a_call_is_in_a_fence_by_its_time_and_its_thread() -> None:
 
 
 def test_what_is_no_profile_of_xlas_is_an_error() -> None:
-    with pytest.raises(BackendError, match=r"JAX's profiler gave what is no XSpace: "):
+    with pytest.raises(BackendError, match=r"JAX's profiler returned data that is not an XSpace: "):
         Recording.of(b"\x0a\xff\xff")
     stat = field(5, field(1, 3) + field(2, field(2, "hlo_op")))
     event = field(4, field(1, 1) + field(2, field(2, "add")))

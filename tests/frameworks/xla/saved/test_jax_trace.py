@@ -221,7 +221,7 @@ HEAD = "HloModule m\n\nENTRY %main (a: f32[4]) -> f32[4] {\n  %a = f32[4]{0} par
         ("HloModule m\n", "without an ENTRY"),
         (HEAD, "in the middle of a computation"),
         (HEAD + "  ROOT %b = f32[4]{0}\n}\n", "no shape and opcode"),
-        (HEAD + "  ROOT b! = f32[4]{0} negate(%a)\n}\n", "is no instruction"),
+        (HEAD + "  ROOT b! = f32[4]{0} negate(%a)\n}\n", "is not an instruction"),
         (HEAD + "}\n", "has no ops"),
         (HEAD + "  ROOT %b = f32[4]{0} call(%a), to_apply=%f\n}\n", "which is not in the file"),
         (HEAD + "  ROOT %b = f32[4]{0} call(%a), to_apply=%main\n}\n", "calls itself"),
@@ -245,7 +245,7 @@ FUNCTION = "module @m {\n  func.func public @main() {\n"
         ("module @m {\n  func.func private @f() {\n  }\n}\n", "without a function @main"),
         (FUNCTION + "  }\n}\n", "has no ops"),
         (FUNCTION + "  }\n}\n}\n", "brackets"),
-        (FUNCTION + "    %0 = nonsense\n  }\n}\n", "is no op"),
+        (FUNCTION + "    %0 = nonsense\n  }\n}\n", "is not an op"),
         (FUNCTION + "    call @main() : () -> ()\n  }\n}\n", "calls itself"),
         (
             "module @m {\n"
@@ -300,7 +300,7 @@ HLO = "HloModule m\n\nENTRY main {{\n  {}\n}}\n"
     [
         (stablehlo, MLIR.format(f"%0 = stablehlo.add %{'a' * MILLION}, %b : tensor<2xf32>"), ""),
         (stablehlo, MLIR.format(f"%{'a' * MILLION} = stablehlo.add %a, %b : tensor<2xf32>"), ""),
-        (stablehlo, MLIR.format("%" + "a" * MILLION), "is no op"),
+        (stablehlo, MLIR.format("%" + "a" * MILLION), "is not an op"),
         (stablehlo, MLIR.format("stablehlo.add %a, %b : tensor<2xf32>" + '"' + '\\"' * MILLION), ""),
         (hlo, HLO.format("a = f32[] add(f32[] %b), metadata={" + '"' + '\\"' * MILLION), ""),
         (hlo, HLO.format(f"a = {'a' * MILLION} add(f32[] %b)"), ""),
@@ -446,5 +446,5 @@ def test_each_format_is_recognised_by_its_reader_alone() -> None:
 def test_a_trace_without_ops_is_an_error(written: Write) -> None:
     with pytest.raises(TraceError, match="has no XLA ops"):
         trace_of(written)
-    with pytest.raises(TraceError, match="no number of us"):
+    with pytest.raises(TraceError, match="not a number of us"):
         trace_of(written, op("add", 1e308, 1))

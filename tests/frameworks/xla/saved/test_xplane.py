@@ -298,7 +298,8 @@ def test_executions_without_a_number_are_not_taken_for_one(read: Read) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (XPLANE[:5000], r"is no whole XLA profile \(field 1 at byte 0 ends [0-9]+ bytes behind its message\)\. Was it"),
+        (XPLANE[:5000], r"is not a complete XLA profile \(field 1 at byte 0 ends [0-9]+ bytes behind its"
+r" message\)\. Was it"),
         (plane(event(1, 0, 1, *OP))[:-6], "it ends without the name of a host"),
         (plane(event(9, 0, 1)), "has no metadata"),
         (plane(event(1, 0, -5000, *OP)), "'gemm' at byte [0-9]+ takes"),
