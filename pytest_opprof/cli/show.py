@@ -51,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> bool:
         return _page(arguments)
     listed = next((flag for flag in _TAKES if getattr(arguments, flag)), "")
     if arguments.top is None and "top" in _TAKES.get(listed, ("top",)):
-        arguments.top = 0 if arguments.format == "csv" else _TOP
+        arguments.top = 0 if arguments.format in ("csv", "json") else _TOP
     by_site = arguments.aggregate_by in ("site", "dtype,site")
     profiles = opened(arguments.file, Asked.of(arguments, sites=by_site), Profiles).each
     for found, saved in profiles if by_site else ():
