@@ -45,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=int,
         metavar="K",
-        help="rows to show (default: 10, of --format csv all; 0 is all)",
+        help="rows to show (default: 10, all of --format csv and json; 0 is all)",
     )
     add("--name", metavar="REGEX", help="ops whose name this is found in, anywhere: '^conv' anchors it")
     type_help = "ops of this type, canonical or raw, or with --kernels the kernels of such ops; repeatable"
