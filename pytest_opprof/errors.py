@@ -32,6 +32,10 @@ class NothingMeasured(BackendError):
     """No profiler saw anything, so that nothing can be judged."""
 
 
+class LateImport(BackendError):
+    """A framework was first imported inside a window, which missed its ops."""
+
+
 class BaselineError(OpprofError):
     """A baseline file that cannot be read or written."""
 

@@ -16,7 +16,7 @@ from functools import partial
 from threading import get_ident
 from time import perf_counter_ns, process_time_ns, thread_time_ns
 
-from ..errors import BackendError, NothingMeasured, OpprofError, UsageError
+from ..errors import BackendError, LateImport, NothingMeasured, OpprofError, UsageError
 from ..frameworks.live.contract import Backend, Options
 from ..frameworks.live.failures import entered, failure, failures_of, noted_on
 from ..machine.children import NOT_SEEN, children, were_started
@@ -273,7 +273,7 @@ class Recorder:
     def _check_nothing_was_missed(self) -> None:
         late = [backend.name for backend in self._backends if backend not in self._started and is_in_use(backend)]
         if late:
-            raise BackendError(
+            raise LateImport(
                 f"{late[0]} was first imported inside the measured window, so its ops were missed. Import it at the top"
                 f" of the test module, or choose it: --opprof-backend={late[0]}"
             )

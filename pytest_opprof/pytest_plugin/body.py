@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import isasyncgenfunction, iscoroutinefunction
@@ -10,7 +11,7 @@ from types import CodeType, FunctionType
 import pytest
 from msgspec.structs import replace
 
-from ..errors import NothingMeasured, OpprofError, UsageError
+from ..errors import LateImport, NothingMeasured, OpprofError, UsageError
 from ..measure.counting import Counting
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
@@ -63,12 +64,24 @@ class Call:
         return result
 
 
-def measure(call: Call, measurement: Measurement) -> Generator[None, object, object]:
-    """Measure the rounds of the body inside the window `BODY`; yields to let pytest run the last."""
+def measure(call: Call, measurement: Measurement, *, is_alone: bool) -> Generator[None, object, object]:
+    """Measure the rounds of the body inside the window `BODY`; yields to let pytest run the last.
+
+    *is_alone*: no other rank would have to repeat the body, too.
+    """
     for _ in range(measurement.plan.warmup):
         measurement.begin_round()
         call.by_us()
-    result = yield from _measure_rounds(call, measurement, measurement.plan.rounds)
+    try:
+        result = yield from _measure_rounds(call, measurement, measurement.plan.rounds)
+    except LateImport as error:
+        # A project that was not written for opprof imports frameworks where it needs them.
+        if not is_alone or why_not_again(call.test) or not _measured_again(call, measurement, measurement.plan.rounds):
+            raise call.test.unmeasured(error) from None
+        result = call.result
+        measurement.windows[-1].remark(
+            "the body ran twice, and the second run was measured: the first one imported a framework"
+        )
     if measurement.plan.leaks and not call.item.config.stash.get(FIRST_LOOK, False):
         _look_for_leaks(call, measurement)
     return result
@@ -94,6 +107,17 @@ def _forget_excinfo(call: Call) -> None:
         call.item._excinfo = None  # of a unittest.TestCase, for the report
 
 
+def why_not_again(test: TestRun) -> str:
+    """Return why the body of a test cannot run again in this process, as far as known beforehand."""
+    if "subtests" in getattr(test.item, "fixturenames", ()):
+        return "its subtests would be reported twice"
+    if issubclass(getattr(test.item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
+        return "an IsolatedAsyncioTestCase cannot run again"
+    if getattr(test.item, "_excinfo", None):  # a repeated unittest.TestCase would lose the content of its report
+        return "it failed or was skipped"
+    return ""
+
+
 def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> Sequence[Window]:
     """Run the rounds of the body once more; return its windows, or none if a round fails.
 
@@ -102,16 +126,22 @@ def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> 
     """
     if measurement.core and not sites:
         measurement.core.insist()
+    rounds = 1 if sites else measurement.plan.rounds
     with measurement.repeated() as windows, measurement.with_sites() if sites else nullcontext():
-        try:
-            for _ in _measure_rounds(call, measurement, 1 if sites else measurement.plan.rounds, again=True):
-                pass
-            return windows
-        except pytest.exit.Exception:
-            raise
-        except (Exception, pytest.skip.Exception, pytest.fail.Exception):
-            _forget_excinfo(call)
-            return []
+        return windows if _measured_again(call, measurement, rounds) else []
+
+
+def _measured_again(call: Call, measurement: Measurement, rounds: int) -> bool:
+    """Measure the body once more; return False if a round fails."""
+    try:
+        for _ in _measure_rounds(call, measurement, rounds, again=True):
+            pass
+        return True
+    except pytest.exit.Exception:
+        raise
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+        _forget_excinfo(call)
+        return False
 
 
 def count(
@@ -217,6 +247,8 @@ def _measure_rounds(
         if plan.marked:
             raise call.test.unmeasured(error) from None
         return result
+    except LateImport:
+        raise
     except OpprofError as error:
         if running:
             raise  # the test's own mistake: keep the traceback to its line

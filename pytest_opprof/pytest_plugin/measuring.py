@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unittest
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -166,7 +165,7 @@ class Measuring:
                 with measurement.in_one_thread() if test.item.config.stash.get(ONE_THREAD, False) else nullcontext():
                     if plan.measured:
                         with measurement.threads_for(plan.rounds):
-                            result = yield from body.measure(call, measurement)
+                            result = yield from body.measure(call, measurement, is_alone=self._settings.rank.is_alone)
                             windows = self._judged_with_python(test, measurement, call, call)
                     else:
                         result = yield from call.by_pytest()
@@ -191,7 +190,7 @@ class Measuring:
             elif repeated and test.plan.python is None and test.plan.marked:
                 measurement.python = self._counted_without_ops(test, measurement, repeated)
             windows = self._judged(test, measurement, repeated)
-            if repeated and not _why_not_again(test):
+            if repeated and not body.why_not_again(test):
                 windows = self._judging.slower_explained(
                     test,
                     windows,
@@ -208,7 +207,7 @@ class Measuring:
         names = [BODY, *(window.name for window in measurement.windows)]
         if why := _why_uncountable(test, self._settings):
             return dict.fromkeys(names, PythonCalls(uncounted=why))
-        if why := _why_not_again(test):
+        if why := body.why_not_again(test):
             counted: Mapping[str, PythonCalls] = dict.fromkeys(names, PythonCalls(uncounted=why))
         else:
             counted = body.count(call, measurement)
@@ -226,7 +225,7 @@ class Measuring:
         The user did not ask for them, so a body that cannot run twice costs no extra process.
         """
         empty = {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
-        if not empty or _why_uncountable(test, self._settings) or _why_not_again(test):
+        if not empty or _why_uncountable(test, self._settings) or body.why_not_again(test):
             return {}
         lines = test.item.config.stash.get(SITES, False)
         return {name: each for name, each in body.count(call, measurement, lines=lines).items() if name in empty}
@@ -238,7 +237,7 @@ class Measuring:
             windows = self._judging.first(test, measurement)
             windows = self._compared.with_others(test, windows)
             # An extra run on one rank would wait for the other ranks, which do not repeat it.
-            repeats = not _why_not_again(test) and self._settings.rank.is_alone
+            repeats = not body.why_not_again(test) and self._settings.rank.is_alone
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(test, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(test, windows)
@@ -303,17 +302,6 @@ def _why_uncountable(test: TestRun, settings: Settings) -> str:
         return f"this is one of {settings.rank.size} ranks, and the others would have to count, too"
     adapts = _adapts(test)
     return f"{adapts}: {ADAPTS[adapts]}" if adapts else ""
-
-
-def _why_not_again(test: TestRun) -> str:
-    """Return why the body of a test cannot run again in this process, as far as known beforehand."""
-    if "subtests" in getattr(test.item, "fixturenames", ()):
-        return "its subtests would be reported twice"
-    if issubclass(getattr(test.item, "cls", None) or object, unittest.IsolatedAsyncioTestCase):
-        return "an IsolatedAsyncioTestCase cannot run again"
-    if getattr(test.item, "_excinfo", None):  # a repeated unittest.TestCase would lose the content of its report
-        return "it failed or was skipped"
-    return ""
 
 
 def _unsupported(asked: Iterable[tuple[str, ...] | None]) -> list[str]:

@@ -294,3 +294,40 @@ def test_b(benchmark): benchmark(lambda: fake.launch("Cast"))
     assert result.stdout.str().count("pytest-benchmark timed this under opprof's profiler") == said
     if said:
         result.stdout.fnmatch_lines(["*its times run it without --opprof: *::test_a, *::test_b"])
+
+
+IMPORTS = """
+import pytest
+CALLS = []
+
+@pytest.mark.opprof
+def test_a():
+    import torch
+    CALLS.append(torch.ones(2) + 1){once}
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.processes
+def test_a_body_that_imports_a_framework_is_measured_when_it_runs_again(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    flags = ("-p", "pytest_opprof.plugin", "--opprof")
+    pytester.makepyfile(test_m=IMPORTS.format(once=""))
+    pytester.runpytest_subprocess(*flags, "--opprof-update").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=IMPORTS.format(once="\n    CALLS[0] + 1"))
+    result = pytester.runpytest_subprocess(*flags)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  Add: 2 calls (baseline: 1)*",
+            "*the body ran twice, and the second run was measured: the first one imported a framework*",
+        ]
+    )
+
+    pytester.makepyfile(test_m=IMPORTS.format(once="\n    assert len(CALLS) == 1"))
+    result = pytester.runpytest_subprocess(*flags)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*torch was first imported inside the measured window, so its ops were missed.*"])
