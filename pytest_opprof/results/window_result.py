@@ -326,7 +326,12 @@ def unknown_lines(findings: Iterable[Finding], sites_lost: str, base_sites_lost:
 
     *sites_lost* and *base_sites_lost* are the reasons, as in `WindowResult`.
     """
-    ops = ", ".join(dict.fromkeys(named(finding.op) for finding in findings if finding.op))
+    # An op may have the name of a fact (`opprof.op("peak_memory")`); the text of its finding begins with that name.
+    ops = ", ".join(
+        dict.fromkeys(
+            each.op if each.text.startswith(f"{each.op}:") else named(each.op) for each in findings if each.op
+        )
+    )
     of_ops = f" for {ops}" if ops else ""
     lines = [f"source lines{of_ops} are unknown: {sites_lost}"] if sites_lost else []
     return [*lines, *([f"it is unknown which of these lines are new: {base_sites_lost}"] if base_sites_lost else [])]

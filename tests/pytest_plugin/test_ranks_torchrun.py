@@ -111,7 +111,7 @@ def test_counts_and_bytes_are_those_of_the_model_and_an_unchanged_run_passes(rec
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ("loop", r"AllReduce: \d+ calls \(baseline: 2\)"),
+        ("loop", r"AllReduce: \d+ calls \(budget: 8, baseline: 2\)"),
         ("no_sync", r"AllReduce: 4 calls \(baseline: 2\)"),
         ("bucket", r"AllReduce: 4 calls \(baseline: 2\)"),
         ("copy", r"Copy: calls differ between ranks: \d+ on rank 0, \d+ on rank 1"),
