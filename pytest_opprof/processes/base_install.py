@@ -84,6 +84,8 @@ class KeptEnvironment:
         """Move *environment* here if it holds all that the command made, and return its Python's place then."""
         if not _is_complete(environment):
             return str(_bins(environment) / "python")
+        if python := self.python():  # another run kept it meanwhile, and uses it
+            return python
         moving = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -94,9 +96,10 @@ class KeptEnvironment:
             for path in kept[:-_KEPT]:
                 if time.time() - path.stat().st_mtime > _IN_USE_S:
                     shutil.rmtree(path, ignore_errors=True)
-        except OSError as error:  # also where another run kept the same one first
+        except OSError as error:
             shutil.rmtree(moving, ignore_errors=True)
-            self.problem = f"the installed base is not kept in {self._folder}: {error.strerror or error}"
+            if not self.python():
+                self.problem = f"the installed base is not kept in {self._folder}: {error.strerror or error}"
         return self.python() or str(_bins(environment) / "python")
 
 

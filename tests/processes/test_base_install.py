@@ -75,3 +75,12 @@ def test_a_folder_that_cannot_be_written_is_a_problem_to_report(environment: Pat
     found = kept(tmp_path)
     assert Path(found.keep(environment)).is_relative_to(environment)
     assert found.problem.startswith(f"the installed base is not kept in {tmp_path / 'cache'}: ")
+
+
+@pytest.mark.processes
+def test_an_environment_that_another_run_kept_meanwhile_is_used_and_stays(environment: Path, tmp_path: Path) -> None:
+    first, second = kept(tmp_path), kept(tmp_path)
+    python = Path(first.keep(environment))
+    made = python.parents[1].stat().st_ino
+    assert second.keep(environment) == str(python)
+    assert python.parents[1].stat().st_ino == made
