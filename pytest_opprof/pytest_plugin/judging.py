@@ -134,7 +134,8 @@ class Judging:
             python = measurement.python.get(name)
             report = self._report(test, plan, name, profile, limited, threads[name], python)
             if name == BODY and profile.is_empty and not report.findings:
-                if not plan.marked and python is None:
+                # Each test without ops would get a stored baseline; two revisions store nothing and compare its time.
+                if not plan.marked and python is None and not self._settings.against:
                     continue
                 # With rounds, the test requires judged times, whatever runs; without a limit, coarse times are judged
                 # too.
@@ -142,7 +143,8 @@ class Judging:
                 is_looked_at = plan.leaks or (plan.python and python is not None and not python.uncounted)
                 if not plan.budget.allows_nothing and not asks_for_time and not is_looked_at:
                     raise NothingMeasured(_nothing_recorded(measurement))
-                if plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None:
+                is_timed = plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None
+                if is_timed and plan.marked:
                     report = report.with_remark(_only_timed(measurement, python))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(test):

@@ -126,6 +126,22 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
 
 
 @pytest.mark.processes
+def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pytester) -> None:
+    repository.makepyfile(test_m="from model import step\ndef test_a(): step()\ndef test_b(): pass\n")
+    model(repository, "sum(range(10))")
+    git(repository, "commit", "-qam", "no op")
+    model(repository, "sum(range(20_000_000))")
+    result = run(repository)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.re_match_lines(
+        [
+            r"  CPU time: \S+ m?s \(HEAD: .*\), x\d+; no op ran in it",
+            r"opprof: 2 tests measured, 1 ok, 1 slower, times judged coarsely",
+        ]
+    )
+
+
+@pytest.mark.processes
 def test_more_calls_fail_after_three_pairs(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository, "--junit-xml=junit.xml")
