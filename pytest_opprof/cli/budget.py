@@ -89,7 +89,7 @@ def _of_run(arguments: argparse.Namespace, run: RunResult, margin: float) -> Ite
     tests = [test for test in run.tests if arguments.test in (None, test.id) and test.windows]
     if not tests:
         which = "measured no test" if arguments.test is None else f"has no test {arguments.test} that was measured"
-        raise UsageError(f"{arguments.file}: {which}{reading.listed([test.id for test in run.tests])}")
+        raise UsageError(f"{arguments.file}: {which}{reading.listed_below([test.id for test in run.tests])}")
     for test in tests:
         for window in test.windows:
             ns, peak = window.total.device_ns, window.facts.get("peak_memory")

@@ -127,7 +127,7 @@ class Side:
             return self.windows[test, window]
         else:
             what = f"{self.path}: has no window {window} of {test}; name another by --test ID and --window NAME"
-        raise UsageError(what + reading.listed([f"{each} {name}" for each, name in sorted(self.windows)]))
+        raise UsageError(what + reading.listed_below([f"{each} {name}" for each, name in sorted(self.windows)]))
 
 
 def sides(files: Sequence[Path], asked: Asked, by: By) -> Side:

@@ -19,6 +19,7 @@ from ..escaping import terminal
 from ..frameworks.files import formats
 from ..frameworks.files.place import Place
 from ..frameworks.live.registry import learn_names
+from ..machine.garbage import uncollected
 from ..machine.identity import usable_cores
 from ..profile.saved import SavedProfile
 from ..verdict import query
@@ -208,7 +209,7 @@ def _read_in_parallel(found: Sequence[formats.Found], how: How, *, skips: bool) 
         except BrokenProcessPool:
             raise TraceError(
                 "a process that read one of these profiles was killed, perhaps for lack of memory. Read one at a"
-                f" time:{listed(found)}"
+                f" time:{listed_below(found)}"
             ) from None
         except BaseException:
             # One that cannot be read, or Ctrl-C: the others are ended, and the pool waits until they are.
@@ -286,18 +287,17 @@ def check_steps(found: formats.Found, steps: str | None, timeline: Timeline) -> 
 @contextmanager
 def _guarded(path: Path) -> Iterator[None]:
     """Read in bounded memory, and fast. Raises TraceError for a profile that takes more."""
-    gc.disable()  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
-    try:
-        with _bounded(path):
-            yield
-    except MemoryError:
-        raise TraceError(
-            f"{path}: takes more memory to read than the {MOST_MEMORY >> 30} GiB that opprof takes, or than there is."
-            " Record fewer steps, or give one rank of several"
-        ) from None
-    finally:
-        gc.freeze()  # nor are they looked through from here on
-        gc.enable()
+    with uncollected():  # 10**6 objects that refer to no other: a third of the time is looking for cycles among them
+        try:
+            with _bounded(path):
+                yield
+        except MemoryError:
+            raise TraceError(
+                f"{path}: takes more memory to read than the {MOST_MEMORY >> 30} GiB that opprof takes, or than there"
+                " is. Record fewer steps, or give one rank of several"
+            ) from None
+        finally:
+            gc.freeze()  # nor are they looked through from here on
 
 
 @contextmanager
@@ -345,13 +345,13 @@ def _chosen(found: Sequence[formats.Found], path: Path | Url, rank: str | None) 
     if len(chosen) == 1:
         return chosen
     if not chosen:
-        raise UsageError(f"{path}: has no rank {rank}; it holds{listed(found)}")
+        raise UsageError(f"{path}: has no rank {rank}; it holds{listed_below(found)}")
     told_apart = len({each.rank for each in chosen} - {None}) == len(chosen)
     how = "choose one by --rank N, or --rank all" if told_apart else "name one, or say --rank all for each of them"
-    raise UsageError(f"{path}: holds {len(chosen)} profiles; {how}:{listed(chosen)}")
+    raise UsageError(f"{path}: holds {len(chosen)} profiles; {how}:{listed_below(chosen)}")
 
 
-def listed(names: Sequence[object], most: int = 20) -> str:
+def listed_below(names: Sequence[object], most: int = 20) -> str:
     """Return the first *names*, a line each, for the end of an error message; and how many are left out."""
     lines = [f"\n  {terminal(str(each))}" for each in names[:most]]
     return "".join(lines) + (f"\n  and {len(names) - most} more" if len(names) > most else "")

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from ..machine.garbage import uncollected
 from ..machine.left import InUse, in_use
 from ..sites.code import Kind, first_part, is_test_tool, kinds
 from ..units import format_bytes
@@ -141,15 +142,12 @@ def _older_objects_apart() -> Iterator[None]:
     time.
     """
     gc.collect()
-    was_enabled = gc.isenabled()
-    gc.disable()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()  # the holder of a thing is found among all objects
-        if was_enabled:
-            gc.enable()
+    with uncollected():
+        gc.freeze()
+        try:
+            yield
+        finally:
+            gc.unfreeze()  # the holder of a thing is found among all objects
 
 
 def _grown_types(call: Callable[[], object]) -> dict[type, int]:

@@ -10,7 +10,6 @@ tensors of an op are needed; `prof.events()` and `key_averages()` take 40 to 100
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ....errors import BackendError
+from ....machine.garbage import uncollected
 from ....machine.other_threads import OtherThreads
 from ....profile.environment import Environment
 from ....profile.event_log import EventLog
@@ -198,7 +198,7 @@ class TorchBackend(Backend):
             from . import cuda  # only here: it imports the backend of CUDA
 
             made = (numbers[0], numbers[-1]) if numbers else (0, 0)
-            with _uncollected():
+            with uncollected():
                 cuda.read(results.events() if results else [], log, options, contexts, looks, made)
             if (driver := cuda_driver.opened()) and (ignored := driver.ignored_devices()):
                 log.remark(ignored)
@@ -207,7 +207,7 @@ class TorchBackend(Backend):
             log.remark(_NO_KERNELS)
         if "torch_npu" in sys.modules and torch.npu.is_initialized():
             log.remark(_BESIDE_NPU)
-        with _uncollected():
+        with uncollected():  # of the many objects for events none refers to another
             _read(results, log, options, numbers, allocations)
         if log.communication_ns is not None and not asked_for_memory:
             log.forget_sizes()
@@ -375,18 +375,6 @@ def _launch(kernels: int, device: str = "cuda") -> None:
             scratch.fill_(0)  # zero_ would launch no kernel
     except RuntimeError as error:
         raise BackendError(f"the GPU reports an error: {error}") from None
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Read events without looking for garbage: of the many objects for them none refers to another."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _wait() -> int:
