@@ -80,27 +80,24 @@ class KeptEnvironment:
         os.utime(self._path)
         return str(python)
 
-    def keep(self, environment: Path) -> str:
-        """Move *environment* here if it holds all that the command made, and return its Python's place then."""
-        if not _is_complete(environment):
-            return str(_bins(environment) / "python")
-        if python := self.python():  # another run kept it meanwhile, and uses it
-            return python
-        moving = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+    def keep(self, environment: Path) -> None:
+        """Copy *environment* here if it holds all that the command made; `python` has its place then."""
+        if not _is_complete(environment) or self.python():  # another run kept it meanwhile, and uses it
+            return
+        copying = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(self._path, ignore_errors=True)  # it does not start
-            shutil.copytree(environment, moving, symlinks=True)
-            moving.rename(self._path)
+            shutil.copytree(environment, copying, symlinks=True)
+            copying.rename(self._path)
             kept = sorted(self._folder.glob("*-installed*"), key=lambda path: path.stat().st_mtime)
             for path in kept[:-_KEPT]:
                 if time.time() - path.stat().st_mtime > _IN_USE_S:
                     shutil.rmtree(path, ignore_errors=True)
         except OSError as error:
-            shutil.rmtree(moving, ignore_errors=True)
+            shutil.rmtree(copying, ignore_errors=True)
             if not self.python():
                 self.problem = f"the installed base is not kept in {self._folder}: {error.strerror or error}"
-        return self.python() or str(_bins(environment) / "python")
 
 
 def _is_complete(environment: Path) -> bool:

@@ -141,9 +141,9 @@ class Against:
         say(self._config, f"opprof: installing the base: {command}")
         python = installed(folder, tree, command)
         if kept:
-            python = kept.keep(folder)
+            kept.keep(folder)
             self._summary.lines += [f"opprof: {kept.problem}"] if kept.problem else []
-        return python
+        return (kept and kept.python()) or python
 
     def _taking_turns(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], changed: Mapping[str, int]
