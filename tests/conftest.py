@@ -26,6 +26,7 @@ import pytest
 
 from pytest_opprof.backends import fake
 from pytest_opprof.errors import BackendError
+from pytest_opprof.measure import recorder
 from pytest_opprof.processes import child, recording
 from pytest_opprof.processes.pool import Pool
 from pytest_opprof.processes.recording import Recording
@@ -127,6 +128,14 @@ def shared(path: str) -> Path:
 _started: list[object] = []
 """The processes that the running test started."""
 sys.addaudithook(lambda event, arguments: _started.append(arguments[0]) if event == "subprocess.Popen" else None)
+
+
+@pytest.fixture
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure times as if no tracer watched each line, here and in processes that tests start: coverage does."""
+    monkeypatch.setattr(recorder, "_is_traced", lambda: False)
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)

@@ -126,6 +126,7 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("untraced")
 def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pytester) -> None:
     repository.makepyfile(test_m="from model import step\ndef test_a(): step()\ndef test_b(): pass\n")
     model(repository, "sum(range(10))")

@@ -60,15 +60,7 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def _untraced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let times be measured as if nothing watched each line, here and in processes that are started: coverage does."""
-    monkeypatch.setattr(recorder, "_is_traced", lambda: False)
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _clocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _clocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, untraced: None) -> None:
     if request.node.get_closest_marker("processes"):
         return
     cpu, wall = Clock(), Clock()
