@@ -14,6 +14,7 @@ import pytest
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import nvml
 from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.sites.chains import Chains
 
 from .windows import counts, of_torch, torch_or_skip
 
@@ -126,6 +127,41 @@ def test_a_cuda_graph_is_one_launch_of_its_kernels_and_capturing_it_none(torch: 
     profile = of_torch(lambda: [graph.replay() for _ in range(3)])
     assert profile.launches == (3,)
     assert (profile.total.calls, counts(profile)["Mul"], counts(profile)["Add"]) == ((6,), 3, 3)
+
+
+def test_copies_waits_and_replays_have_lines(torch: Any) -> None:
+    x, graph = torch.ones(64, 64, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x * 2
+
+    def body() -> None:
+        up = torch.ones(64, 64).to("cuda")
+        up.cpu()
+        torch.cuda.synchronize()
+        graph.replay()
+        x.zero_()
+
+    profile, first = of_torch(body, chains=Chains()), body.__code__.co_firstlineno
+    lines = {
+        op: {site.frames[0].line - first for site, _ in profile.sites(op) if site}
+        for op in ("MemcpyHtoD", "MemcpyDtoH", "cudaDeviceSynchronize", "Mul", "Memset")
+    }
+    assert lines == {"MemcpyHtoD": {1}, "MemcpyDtoH": {2}, "cudaDeviceSynchronize": {3}, "Mul": {4}, "Memset": {5}}
+
+
+def test_copies_of_a_backward_pass_have_its_line(torch: Any) -> None:
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 64, batch_first=True, dropout=0.0, device="cuda")
+    x = torch.ones(2, 8, 64, device="cuda", requires_grad=True)
+
+    def body() -> None:
+        y = layer(x)
+        y.sum().backward()
+
+    body()
+    profile, first = of_torch(body, chains=Chains()), body.__code__.co_firstlineno
+    sites = [site for op in ("MemcpyDtoD", "Memset") for site, _ in profile.sites(op)]
+    assert None not in sites
+    assert {site.frames[0].line - first for site in sites if site} <= {1, 2}
 
 
 def test_an_exception_in_a_window_leaves_the_next_one_whole(torch: Any) -> None:

@@ -73,13 +73,14 @@ def fill(
     span: Span,
     parents: NDArray[np.int64] | None = None,
     cause: str = _TAKEN,
-    sites: NDArray[np.int64] | None = None,
+    sites: Sequence[tuple[int, bool]] | None = None,
     moments: bool = False,
     graphs_hold: bool = True,
 ) -> NDArray[np.bool_]:
     """Append the program's calls in *span* to *log*; return a mask of their *work*.
 
-    *parents* are the log's events around the calls, *sites* the lines of the calls; *moments*: also record start times;
+    *parents* are the log's events around the calls, *sites* the nodes of their lines, and whether autograd made the
+    call, as for `EventLog.asked_at`; *moments*: also record start times;
     *graphs_hold*: CUPTI numbers launches of graphs correctly. Raises BackendError, with the likely *cause*, if a kernel
     was launched and is not in *work*, or if the time of some work is unknown.
     """
@@ -119,9 +120,9 @@ def fill(
     )
     if sites is not None:
         asking = np.concatenate([host, np.full(len(alone), NOBODY), caller[done]])
-        for event, site in enumerate(np.append(sites, UNKNOWN)[asking].tolist(), first):
-            if site != UNKNOWN:
-                log.asked_at(event, site)
+        for event, call in enumerate(asking.tolist(), first):
+            if call != NOBODY and sites[call][0] != UNKNOWN:
+                log.asked_at(event, *sites[call])
     if moments:
         called = event_of_call[host], calls.start[host], calls.end[host], calls.thread[host]
         for event, start, end, thread in zip(*(column.tolist() for column in called)):

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....errors import BackendError
 from ....profile.event_log import EventLog
@@ -60,8 +59,10 @@ class Pushed:
             self.problem = str(error)
 
 
-def sites_of(calls: Calls, external: Table) -> NDArray[np.int64]:
-    """Return the line of each call, by the pushed numbers; UNKNOWN without one."""
+def sites_of(calls: Calls, external: Table) -> list[tuple[int, bool]]:
+    """Return the node of each call's line, by the pushed numbers, and that autograd did not make it; UNKNOWN without
+    one.
+    """
     ours = external["pushed"] >> np.uint64(32) == _OURS >> 32
     number, node = external["correlation"][ours], (external["pushed"][ours] & np.uint64(0xFFFFFFFF)).astype(np.int64)
     found = np.full(len(calls.start), UNKNOWN)
@@ -72,4 +73,4 @@ def sites_of(calls: Calls, external: Table) -> NDArray[np.int64]:
     # A call of the runtime and the driver calls inside it come from one line, whichever has the number.
     inside = np.full(len(found), UNKNOWN)
     np.maximum.at(inside, calls.outer, found)
-    return np.where(found == UNKNOWN, inside, found)
+    return [(node, False) for node in np.where(found == UNKNOWN, inside, found).tolist()]

@@ -164,7 +164,10 @@ def fill(
         log.busy_ns = cuda_events.busy_ns(calls, work, span)
     first = host.append_to(log, marks, on_device and not blocking, moments, grad_numbers)
     parents = np.where(ops == NOBODY, NOBODY, ops + first)
-    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST, moments=moments, graphs_hold=graphs_hold)
+    sites = None
+    if log.chains is not None:
+        sites = [host.call_sites[correlation] for correlation in calls.correlation.tolist()]
+    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST, sites, moments, graphs_hold)
     if alone := np.count_nonzero(caller == NOBODY):
         log.remark(_UNLINKED.format(alone))
     for allocation in session.allocations:

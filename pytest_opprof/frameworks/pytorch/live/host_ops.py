@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import compress
+from operator import itemgetter
 
 from ....ops.cuda_kernels import is_nccl, moved
 from ....ops.names import Kind
@@ -59,6 +60,9 @@ class HostOps:
         """Each op in which torch.compile worked, after the index of the op around it."""
         self.compiler_calls: set[int] = set()
         """The correlations of the calls that torch.compile made."""
+        self.call_sites: dict[int, tuple[int, bool]] = {}
+        """By correlation: the node of each call's line, and whether autograd made the call."""
+        self._calls = calls
         self._logged = logged(op.name for op in ops)
         self._roles: dict[str, Role] = {}
         self._marks = [op for op in ops if op.name.startswith(SITE)]
@@ -138,7 +142,7 @@ class HostOps:
         """Append the ops to *log*, with their device time if *on_device*; return the index of the first.
 
         *moments*: also record when they ran. *grad_numbers*: autograd's next number at the begin and at the end of the
-        window, in the thread that opened it.
+        window, in the thread that opened it. Where lines are recorded, `call_sites` has those of the calls afterwards.
         """
         first, intervals = len(log), list[int]()
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
@@ -165,26 +169,35 @@ class HostOps:
         return first
 
     def _tell_sites(self, log: EventLog, first: int, marks: Sequence[int], made: range) -> None:
-        """Record the source line of each op.
+        """Record the source line of each op and of each call.
 
         With a GPU, a thread of backward passes has no marks, and takes its lines from the thread with marks; the lines
-        of other threads are unknown.
+        of other threads are unknown. A call in no op (a wait, a replayed graph, a kernel of CuPy) has the last mark.
         """
         sites = Sites(log)
         marked = {mark.thread for mark in self._marks}
         backward = {op.thread for op in self.ops if op.name.startswith(NODE)} - marked
-        in_order = sorted(
+        in_order: list[tuple[int, int, Op | Call]] = sorted(
             [
                 *((mark.start, -1, mark) for mark in self._marks),
                 *((op.start, index, op) for index, op in enumerate(self.ops)),
-            ]
+                *((call.start, len(self.ops), call) for call in self._calls if self.around[call.correlation] == NOBODY),
+            ],
+            key=itemgetter(0, 1),
         )
         traced = next((mark.thread for _, index, mark in in_order if index < 0), None)
-        for _, index, op in in_order:
-            sites.in_thread(op.thread, traced if op.thread in backward else None)
-            sites.comes_to(op.name, op.start, op.end, op.sequence, bisect_right(marks, op.start))
+        of_op = dict[int, tuple[int, bool]]()
+        for _, index, event in in_order:
+            sites.in_thread(event.thread, traced if event.thread in backward else None)
+            if isinstance(event, Call):
+                self.call_sites[event.correlation] = sites.at(event.start)
+                continue
+            sites.comes_to(event.name, event.start, event.end, event.sequence, bisect_right(marks, event.start))
             if index >= 0:
-                sites.asked(first + index)
+                of_op[index] = sites.asked(first + index)
+        for call in self._calls:
+            if (op := self.around[call.correlation]) != NOBODY:
+                self.call_sites[call.correlation] = of_op[op]
         # Kineto numbers threads in two ways: of the two only autograd's stands beside its numbers.
         for thread in {op.sequence[0] for op in self.ops if op.sequence and op.thread == traced}:
             sites.end(thread, made)

@@ -104,9 +104,7 @@ class Sites:
         if raw.startswith(SITE):
             self._thread.now = int(raw[len(SITE) :])
             return
-        nodes = self._thread.nodes
-        while nodes and start_ns >= nodes[-1].end_ns:
-            nodes.pop()
+        nodes = self._running(start_ns)
         around = nodes[-1] if nodes else None
         node = self._autograd.comes_to(raw, end_ns, number, self._marked.now, around)
         if node is not None and node is not around:
@@ -114,9 +112,15 @@ class Sites:
         elif number is not None:
             self._interval[number] = interval
 
-    def asked(self, index: int) -> None:
-        """Record the line of the event at *index* of the log."""
+    def at(self, start_ns: int) -> tuple[int, bool]:
+        """Return the node of the line at a time after the last event, and whether autograd works for it."""
+        self._running(start_ns)
+        return self._here
+
+    def asked(self, index: int) -> tuple[int, bool]:
+        """Record the line of the event at *index* of the log, and return it as `at` does."""
         self._log.asked_at(index, *self._here)
+        return self._here
 
     def end(self, thread: int, made: range) -> None:
         """Finish, given the numbers of the nodes that the *thread* made."""
@@ -128,6 +132,12 @@ class Sites:
     def allocated(self, interval: int) -> None:
         """Record an allocation at the current line."""
         self._log.fact_at("allocations", interval, *self._here)
+
+    def _running(self, at_ns: int) -> list[_Node]:
+        nodes = self._thread.nodes
+        while nodes and at_ns >= nodes[-1].end_ns:
+            nodes.pop()
+        return nodes
 
     @property
     def _here(self) -> tuple[int, bool]:

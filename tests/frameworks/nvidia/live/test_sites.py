@@ -192,9 +192,9 @@ def test_a_call_has_the_number_of_whichever_record_has_it() -> None:
     }
     calls = calls_of(records, lambda kind, number: f"{kind}")
     pushed = {"pushed": np.array([ours | 4, 9], np.uint64), "correlation": np.array([2, 3], np.uint32)}
-    assert sites_of(calls, pushed).tolist() == [4, 4, UNKNOWN]
+    assert sites_of(calls, pushed) == [(4, False), (4, False), (UNKNOWN, False)]
     nothing = {name: values[:0] for name, values in pushed.items()}
-    assert sites_of(calls, nothing).tolist() == [UNKNOWN] * 3
+    assert sites_of(calls, nothing) == [(UNKNOWN, False)] * 3
 
 
 def test_beside_a_torch_that_records_no_gpu_both_have_the_lines(gpu: Gpu, backend: CudaBackend) -> None:

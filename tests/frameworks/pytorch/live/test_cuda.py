@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -904,6 +905,29 @@ def test_ops_that_are_nested_by_time_are_those_of_the_tree(gpu: Gpu) -> None:
     assert {site.is_backward for site, _ in ours.sites("ConvGrad") if site} == {True}
     assert ours.calls_by_dtype["Cast"] == theirs.calls_by_dtype["Cast"]
     assert ours.calls_by_dtype["Conv"] == theirs.calls_by_dtype["Conv"] == {"bfloat16": (1,)}
+
+
+@pytest.mark.torch
+def test_copies_and_waits_have_lines_inside_of_ops_and_outside(gpu: Gpu) -> None:
+    import torch
+
+    def step() -> None:
+        x.to(torch.float32, copy=True)
+        waits.append(time.time_ns())
+        x.to(torch.float32, copy=True)
+
+    waits = list[int]()
+    x, chains = torch.ones(4, 4), Chains()
+    with window(chains=chains) as found:
+        step()
+        thread = threading.get_native_id()
+        gpu.other = [StandIn("cuda_runtime", "cudaDeviceSynchronize", waits[0], 1, 500, 0, thread)]
+    begin = step.__code__.co_firstlineno
+    lines = {
+        op: [site.frames[0].line - begin for site, _ in found[0].sites(op) if site]
+        for op in ("MemcpyHtoD", "Synchronize")
+    }
+    assert lines == {"MemcpyHtoD": [1, 3], "Synchronize": [2]}
 
 
 @pytest.mark.torch
