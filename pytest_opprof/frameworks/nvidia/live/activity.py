@@ -13,7 +13,7 @@ from ....ops.cuda_calls import CUDA_COPIES
 from ....profile import kernels
 from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
-from .calls import Calls
+from .calls import Calls, synchronizes
 from .cupti_records import KERNEL, MEMCPY, MEMSET, PEER_COPY, SHAPE, Table
 from .links import Numbers, callers
 
@@ -51,7 +51,7 @@ def work_of(records: Mapping[int, Table], calls: Calls, text: Callable[[int], st
 
     *graphs_hold*: whether nodes of graphs have the number of their launch.
     """
-    tables = [records[kind] for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
+    tables = [_without_later(records[kind], calls) for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
     addresses, kernel = np.unique(tables[0]["name"], return_inverse=True)
     ops = [_kernel(text(address)) for address in addresses.tolist()]
     op = [kernel]
@@ -82,6 +82,20 @@ def work_of(records: Mapping[int, Table], calls: Calls, text: Callable[[int], st
         caller,
         node != 0,
     )
+
+
+def _without_later(table: Table, calls: Calls) -> Table:
+    """Return *table* without untimed work of calls later than the last recorded wait: opprof's own, after the window.
+
+    On an H100, of work that another thread began to launch just before the recording stopped, CUPTI kept neither the
+    time nor the call. It numbers calls in their order. Nodes of a graph may have any number: see `links`.
+    """
+    waits = np.flatnonzero(calls.of(synchronizes))
+    if not len(waits):
+        return table
+    is_later = (table["correlation"] - calls.correlation[waits[-1]]).astype(np.int32) > 0
+    kept = (table["start"] != 0) | (table["graph_node"] != 0) | ~is_later
+    return {name: values[kept] for name, values in table.items()}
 
 
 def _place(table: Table) -> NDArray[np.int32]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ....ops import names
 from .cupti_records import DRIVER, LOADING, OVERHEAD, RUNTIME, Table
 
 _BEGIN_CAPTURE, _END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
@@ -79,3 +80,8 @@ def _outer(end: NDArray[np.uint64]) -> NDArray[np.int64]:
     latest = np.maximum.accumulate(end)
     first = np.concatenate([[True], end[1:] > latest[:-1]])
     return np.maximum.accumulate(np.where(first, np.arange(len(end)), 0))
+
+
+def synchronizes(function: str) -> bool:
+    """Return True if a call of *function* waits for the GPU."""
+    return names.meaning(function).op == "Synchronize"

@@ -22,9 +22,8 @@ from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ....sites.chains import UNKNOWN
 from .activity import Work
-from .calls import Calls
+from .calls import Calls, synchronizes
 
-SYNCHRONIZE = "Synchronize"
 _TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
@@ -97,7 +96,7 @@ def fill(
     _check_copies(log, calls, busy, span)
     if untimed := np.count_nonzero(inside & (work.device_ns == ABSENT)):
         log.remark(_UNTIMED.format(untimed))
-    host = np.flatnonzero(busy | graphs | (calls.of(_synchronizes) & span.has(calls.start)))
+    host = np.flatnonzero(busy | graphs | (calls.of(synchronizes) & span.has(calls.start)))
     done = np.flatnonzero(inside)[np.argsort(work.start[inside], kind="stable")]
     first = len(log)
     # The index of each call's event. Work without a call has an event of its own around it.
@@ -188,10 +187,6 @@ def _append(log: EventLog, name: NDArray[Any], parent: NDArray[np.int64], interv
     log.extend(name, absent, parent, interval, absent)
 
 
-def _synchronizes(function: str) -> bool:
-    return names.meaning(function).op == SYNCHRONIZE
-
-
 def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str) -> None:
     launched = calls.of(cuda_calls.is_kernel_launch) & span.has(calls.start) & (busy | span.waited_for(calls))
     lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
@@ -240,7 +235,7 @@ def check_last_call(calls: Calls, span: Span) -> None:
 
     Raises BackendError if not: another profiler took CUPTI over inside the window.
     """
-    if not (calls.start[calls.of(_synchronizes)] >= span.end).any():
+    if not (calls.start[calls.of(synchronizes)] >= span.end).any():
         raise BackendError(
             "CUPTI stopped recording inside the window: another profiler was started in this process"
             " (torch.profiler, jax.profiler, cupy's or nsys' API), and CUPTI serves one. Run this test without it"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import BackendError
-from ....ops import cuda_calls, cuda_kernels, names
+from ....ops import cuda_calls, cuda_kernels
 from ....ops.cuda_kernels import is_nccl, moved
 from ....profile import kernels
 from ....profile.attribution import NOBODY
@@ -30,7 +30,7 @@ from ...live.contract import Options
 from ...nvidia.live import events as cuda_events
 from ...nvidia.live import libcupti, nvml, sync_timing
 from ...nvidia.live.activity import Work
-from ...nvidia.live.calls import Calls, calls_of
+from ...nvidia.live.calls import Calls, calls_of, synchronizes
 from ...nvidia.live.cupti_records import DRIVER, LOADING, OVERHEAD, RUNTIME, Table
 from ...nvidia.live.events import Span
 from ...nvidia.live.links import GRAPHS_FROM, Numbers, callers
@@ -106,7 +106,7 @@ def _graphs_hold() -> bool:
 def check_waited(session: Recorded, end: int) -> None:
     """Check that the wait after *end* was recorded, and thus all work before it. Raises BackendError if not."""
     after = {cuda_calls.without_api_version(call.name) for call in session.calls if call.start >= end}
-    if not any(names.meaning(name).op == cuda_events.SYNCHRONIZE for name in after):
+    if not any(map(synchronizes, after)):
         raise BackendError(_NOT_RECORDED)
 
 

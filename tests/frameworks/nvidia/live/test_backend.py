@@ -354,7 +354,7 @@ def test_a_kernel_without_time_and_launch_is_an_error_and_not_left_out(gpu: Gpu,
     with pytest.raises(BackendError, match="1 kernels or copies without their times and without"):
         with watch.ops():
             gpu.launch("known")
-            gpu.unlinked_kernel("untimed")
+            gpu.unlinked_kernel("untimed", correlation=0)
 
 
 def test_a_kernel_that_is_lost_is_an_error_and_not_a_smaller_count(gpu: Gpu, watch: Watch) -> None:
@@ -378,6 +378,24 @@ def test_what_another_thread_is_launching_when_the_window_ends_is_not_lost(
         gpu.thread = 7
         # It returns during the wait after the window, which may not wait for what it sent.
         gpu.hangs["cuCtxSynchronize"] = SimpleNamespace(wait=launching.close)  # type: ignore[assignment]
+    assert watch.counts == {"kept": 1}
+
+
+def test_what_another_thread_launches_after_the_last_wait_is_left_out_if_cupti_did_not_time_it(
+    gpu: Gpu, watch: Watch
+) -> None:
+    gpu.untimed = {"late"}
+    stop = gpu.cuptiActivityDisable
+
+    def disabled(kind: int) -> int:
+        if "late" in gpu.untimed:
+            gpu.unlinked_kernel("late", correlation=gpu.correlation + 1)
+            gpu.untimed = set()
+        return stop(kind)
+
+    gpu.cuptiActivityDisable = disabled  # type: ignore[method-assign]
+    with watch.ops():
+        gpu.launch("kept")
     assert watch.counts == {"kept": 1}
 
 
