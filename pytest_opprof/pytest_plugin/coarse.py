@@ -150,7 +150,7 @@ class Coarsely:
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found:
-            work = found.work(window.diff.then, *explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
+            work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
             looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
         if waits := suspect.slower(suspect.seen):

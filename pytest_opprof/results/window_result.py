@@ -20,7 +20,7 @@ from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.coarse import Coarse
-from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Finding
+from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Finding, LimitResult
 from ..verdict.quantities import FACTS, SUMS, is_fact, named, word
 from ..verdict.verdicts import Verdict
 
@@ -205,17 +205,6 @@ class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 def amount(number: int, of: Amount) -> str:
     """Format calls, FLOPs or bytes for people."""
     return format_flops(number) if of == "flops" else format_bytes(number) if of == "bytes" else str(number)
-
-
-class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A limit of the test's budget, and its use."""
-
-    rule: Annotated[str, Meta(description="The limited quantity, as in a cause: calls, device_time, only.")]
-    limit: Annotated[str, Meta(description="As people write it, with its unit.")]
-    op: Annotated[str | None, Meta(description="The op's name in the budget; null for the whole window.")] = None
-    used: Annotated[str, Meta(description="The use, as people write it; empty for only and top.")] = ""
-    share: Annotated[float | None, Meta(description="The use as a share of the upper limit; null if that is 0.")] = None
-    is_broken: bool = False
 
 
 class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..units import format_ns, format_share
 from .quantities import COARSE, CPU_TIME, WALL_TIME
 from .verdicts import Verdict
-from .work import Work
+from .work import Number, Work
 
 # Minimum and maximum, ns.
 Span = tuple[int, int]
@@ -136,15 +136,20 @@ class Slower:
         """The change, as a table shows it."""
         return f"{_shown(self.base_ns)} -> {_shown(self.now_ns)}"
 
-    def line(self, then: str = "baseline") -> str:
-        """Return the change as a finding shows it; *then* names the base."""
+    def number(self, *more: str) -> Number:
+        """Return the change as a finding shows it, with *more* text."""
         times = self.now_ns / self.base_ns if self.base_ns else 0
         shown = f", x{times:.0f}" if times >= 100 else f", x{times:.3g}" if times else ""
-        return f"{COARSE[self.name]}: {_shown(self.now_ns)} ({then}: {_shown(self.base_ns)}){shown}"
+        now = f"{COARSE[self.name]}: {_shown(self.now_ns)}"
+        return Number(self.name, now, _shown(self.base_ns), "; ".join([shown, *filter(None, more)]))
 
-    def work(self, then: str, *more: str) -> Work:
-        """Return the finding as `Work`, with *more* text."""
-        return Work(Verdict.SLOWER, self.text, "; ".join([self.line(then), *filter(None, more)]))
+    def line(self, then: str = "baseline") -> str:
+        """Return the change in a line; *then* names the base."""
+        return self.number().told(then)
+
+    def work(self, *more: str) -> Work:
+        """Return the change as `Work`, with *more* text."""
+        return Work(Verdict.SLOWER, self.text, self.number(*more))
 
 
 def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) -> Slower | None:

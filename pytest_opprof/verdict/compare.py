@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ops import names
@@ -12,14 +12,16 @@ from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
 from .facts import amount, follows, loops_follow
 from .facts import compared as changed_facts
-from .findings import Finding
+from .findings import Broken, Finding
 from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS, is_fact, named, word
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
-from .work import NOTHING, Work, compared
+from .work import NOTHING, Number, Work, compared
 
 # The reason why a changed op or fact gets no verdict.
 VARIES = "varies, not judged"
+# The name of the row of the whole window, and its name in a commit message that accepts it; no op has it.
+TOTAL, TIME = "total", "time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,29 @@ class Row:
     def is_fact(self) -> bool:
         """Whether it is about the window as a whole; an op of the program may have the name of a quantity."""
         return is_fact(self.op) and self.base is None and self.now is None
+
+    @property
+    def is_total(self) -> bool:
+        """Whether it is about the time of the window as a whole."""
+        return self.op == TOTAL and self.base is None and self.now is None
+
+    @property
+    def accepted_as(self) -> str:
+        """Its name in a commit message that accepts its change."""
+        return TIME if self.is_total else self.op
+
+    @property
+    def number(self) -> Number | None:
+        """The number that its verdict is about; None if it is about a time."""
+        if self.verdict in (Verdict.NEW, Verdict.GONE, Verdict.MORE, Verdict.FEWER):
+            before, now = (calls or Range(0) for calls in self.calls)
+            return Number("calls", f"{self.op}: {plural(now, 'call')}", str(before))
+        return self.work.number if self.is_fact or self.verdict is self.work.verdict else None
+
+    def breaks(self, limit: Broken) -> bool:
+        """Return True if its verdict is about the number that breaks *limit*."""
+        found = self.number
+        return found is not None and (None if self.is_fact else self.op, found.quantity) == (limit.op, limit.quantity)
 
     @property
     def title(self) -> str:
@@ -187,15 +212,24 @@ class Diff:
         """The ops with more calls than in the baseline."""
         return [row.op for row in self.rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield each regression, the most damaging first."""
-        for row in self.rows:
-            if row.verdict.is_regression:
-                yield Finding(row.word, row.op, self._line(row), self._cause(row))
-        if self.total.verdict.is_regression:
-            yield Finding(self.total.verdict.value, None, self._line(self.total), self._cause(self.total))
-        for row in self.culprits:
-            yield Finding(Verdict.SLOWER.value, row.op, f"  of that {format_ns(row.change_ns)} in {self._change(row)}")
+    @property
+    def worse(self) -> list[Row]:
+        """The rows that got worse, the most damaging first, and last the whole if it is slower."""
+        return [row for row in (*self.rows, self.total) if row.verdict.is_regression]
+
+    def finding(self, row: Row, limit: Broken | None = None) -> Finding:
+        """Return the regression of *row*; *limit* is one that the same number breaks."""
+        op, short = None if row.is_total else row.op, self._cause(row)
+        short = f"{short} (budget {limit.limit})" if limit else short
+        return Finding(row.word, op, self._line(row, limit), short, over_budget=limit is not None)
+
+    def findings(self, rows: Iterable[Row] | None = None) -> Iterator[Finding]:
+        """Yield each regression, or the regressions of *rows*; the whole is followed by the ops behind it."""
+        for row in self.worse if rows is None else rows:
+            yield self.finding(row)
+            for each in self.culprits if row.is_total else ():
+                text = f"  of that {format_ns(each.change_ns)} in {self._change(each)}"
+                yield Finding(Verdict.SLOWER.value, each.op, text)
 
     def improvements(self) -> Iterator[str]:
         """Yield a line for each op (or the whole) that became cheaper."""
@@ -205,34 +239,27 @@ class Diff:
     def not_judged(self) -> Iterator[str]:
         """A line for each amount that changed and is not judged because it varies from process to process."""
         for row in self.rows:
-            if row.work.is_unjudged:
-                yield f"{row.work.line}; not judged, since it varies from process to process"
+            if row.work.is_unjudged and row.work.number:
+                yield f"{row.work.number.told(self.then)}; not judged, since it varies from process to process"
 
-    def _line(self, row: Row) -> str:
-        if row.is_fact:
-            return row.work.line
-        match row.verdict:
-            case Verdict.NEW | Verdict.GONE | Verdict.MORE | Verdict.FEWER:
-                before, now = (calls or Range(0) for calls in row.calls)
-                return f"{row.op}: {plural(now, 'call')} ({self.then}: {before})"
-            case row.work.verdict:
-                return row.work.line
-            case _:
-                limit = self.tolerances.tolerance if row is self.total else self.tolerances.of(row.op)
-                return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
+    def _line(self, row: Row, limit: Broken | None = None) -> str:
+        if number := row.number:
+            return number.told(self.then, limit)
+        tolerance = self.tolerances.tolerance if row.is_total else self.tolerances.of(row.op)
+        return f"{self._change(row)}, limit {format_share(tolerance)}{self._confirmed(row)}"
 
     def _confirmed(self, row: Row) -> str:
         """Return the number of processes, or of pairs, that confirm the verdict of *row*."""
         processes, clean = self.timing.processes, self.timing.clean
         if self.timing.in_pairs:
-            agreeing = self.timing.agreeing.get(None if row is self.total else row.op, processes)
+            agreeing = self.timing.agreeing.get(None if row.is_total else row.op, processes)
             return f", in {f'{agreeing} of ' if agreeing < processes else ''}{processes} pairs of processes"
         confirmed = f", in {processes} processes" if processes > 1 else ""
         return confirmed + (f", {clean} of them undisturbed" if 0 < clean < processes else "")
 
     def _cause(self, row: Row) -> str:
         if row.verdict is Verdict.SLOWER and not row.is_fact:
-            what = row.op if row is not self.total else "time"
+            what = row.op if not row.is_total else "time"
             return f"{what} {format_change(row.base_ns or 0, row.now_ns or 0)}"
         if row.is_fact and row.op in COARSE:
             return f"{COARSE[row.op]} {row.work.text}"
@@ -241,7 +268,7 @@ class Diff:
         return f"{row.op} {row.calls[0] or 0} -> {row.calls[1]}"
 
     def _change(self, row: Row) -> str:
-        what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"
+        what = ("time" if self.wall else "device time") if row.is_total else f"device time of {row.op}"
         what = "time outside ops" if row.op == OUTSIDE else what
         return f"{what}: {row.times}"
 
@@ -268,7 +295,7 @@ def compare(
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
         verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
         if op in base and op in now and not verdict.is_regression:
-            work = compared(op, base[op], now[op], tolerances.work, then)
+            work = compared(op, base[op], now[op], tolerances.work)
             # Fewer calls with less work are reported as fewer calls. Two convolutions joined into one can do 31 times
             # the work.
             of_its_own = verdict is Verdict.OK or work.verdict.is_regression
@@ -281,23 +308,23 @@ def compare(
         why = VARIES if work.is_unjudged else "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
-    rows += [*_of_facts(rows, *facts, then, tolerances.work)]
+    rows += [*_of_facts(rows, *facts, tolerances.work)]
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
-    total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
+    total = Row(TOTAL, None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical))
     return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
 
 
 def _of_facts(
-    ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], then: str, tolerance: float
+    ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], tolerance: float
 ) -> Iterator[Row]:
     """Yield a row for each changed fact of the window; without a verdict if its *ops* report the cause."""
     does_more = any(row.verdict.does_more for row in ops)
     vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
-    for name, work in changed_facts(base, now, then, tolerance):
+    for name, work in changed_facts(base, now, tolerance):
         verdict, why = work.verdict, ""
         if vary and (base[name].varies or now[name].varies):
             work = replace(work, verdict=Verdict.OK, is_unjudged=True)

@@ -12,7 +12,8 @@ from ...profile.site_calls import SiteCalls
 from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, TestResult
 from ...results.test_id import command, split_id
-from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
+from ...results.window_result import BODY, GrownLine, RowResult, WindowResult, open_trace
+from ...verdict.findings import LimitResult
 from ...verdict.quantities import as_a_whole, named
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import Status
