@@ -127,10 +127,24 @@ def by_function(run: RunResult) -> list[Failing]:
     """Return the failing tests by function and by finding, the largest group first."""
     found: dict[tuple[str, object], list[TestResult]] = {}
     for test in run.failing:
-        same = frozenset((window.name, *each.kinds, each.op) for window in test.windows for each in window.findings)
-        found.setdefault((test.id.partition("[")[0], same), []).append(test)
+        found.setdefault((test.id.partition("[")[0], fails_for(test)), []).append(test)
     parts = [Failing(function, tuple(tests), _failing(tests[0])) for (function, _), tests in found.items()]
     return sorted(parts, key=lambda each: -len(each.tests))
+
+
+def fails_for(test: TestResult) -> frozenset[tuple[str | None, ...]]:
+    """Return the kinds of its findings, each with its window and op: equal for tests that fail for the same."""
+    return frozenset((window.name, *each.kinds, each.op) for window in test.windows for each in window.findings)
+
+
+def headlines(windows: Iterable[WindowResult]) -> list[str]:
+    """Return the findings of *windows*, a line each, without the lines below them."""
+    return [
+        ("" if window.name == BODY else f"window {window.name}: ") + finding.text
+        for window in windows
+        for finding in window.findings
+        if not finding.adds
+    ]
 
 
 def _failing(test: TestResult) -> tuple[WindowResult, ...]:

@@ -20,6 +20,7 @@ from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
 from ..verdict.acceptance import TRAILER, Acceptance
 from ..verdict.budgets import WINDOW_KEYS
+from ..verdict.changed import titles
 from ..verdict.compare import Diff, Row
 from ..verdict.consequences import with_consequences
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult
@@ -313,7 +314,8 @@ class JudgedWindow:
     def unknown_lines(self) -> list[str]:
         """The sentences about source lines that are unknown although users will want to see them."""
         lost, base_lost = (why if self.asked else "" for why in (self.sites_lost, self.base_sites_lost))
-        return unknown_lines(self.told, lost, base_lost if self.numbers.sites else "")
+        names = titles(self.told, self.diff.rows if self.diff else ())
+        return unknown_lines(names, lost, base_lost if self.numbers.sites else "")
 
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
         """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""

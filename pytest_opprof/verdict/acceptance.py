@@ -39,12 +39,7 @@ class Acceptance:
         if row.accepted_as not in self.ops:
             return False
         more = self.ops[row.accepted_as]
-        return more is None or _more_calls(row) <= more
-
-
-def _more_calls(row: Row) -> int:
-    base, now = ((calls.most if calls else 0) for calls in row.calls)
-    return now - base
+        return more is None or row.more_calls <= more
 
 
 def lines_of(message: str) -> list[str]:
@@ -97,7 +92,7 @@ def proposed(by_test: Mapping[str, Sequence[Row]]) -> str:
     most: dict[str, int] = {}
     for rows in by_test.values():
         for row in rows:
-            most[row.accepted_as] = max(most.get(row.accepted_as, 0), _more_calls(row))
+            most[row.accepted_as] = max(most.get(row.accepted_as, 0), row.more_calls)
     if not most:
         return ""
     files = {test.partition("::")[0] for test in by_test}

@@ -10,10 +10,11 @@ from ..profile.op_counts import OpCounts
 from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
+from .changed import Changed
 from .facts import amount, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Broken, Finding
-from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS, is_fact, named, word
+from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Number, Work, compared
@@ -25,7 +26,7 @@ TOTAL, TIME = "total", "time"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Changed):
     """One op before and now. Times are of the representative round (`Times`); None if unknown."""
 
     op: str
@@ -42,11 +43,6 @@ class Row:
     """The change of its dtypes, bytes and FLOPs; of a fact of the window, the only content."""
 
     @property
-    def word(self) -> str:
-        """The verdict, in a table's words."""
-        return word(self.op, self.verdict)
-
-    @property
     def calls(self) -> tuple[Range | None, Range | None]:
         """Its calls before and now."""
         return self.base.calls if self.base else None, self.now.calls if self.now else None
@@ -57,16 +53,6 @@ class Row:
         if self.verdict is Verdict.MORE and self.base and self.now:
             return self.now.added(self.base)
         return self.work.text
-
-    @property
-    def is_op(self) -> bool:
-        """Whether the row is about an op, not about the time outside ops or a fact of the window."""
-        return self.op != OUTSIDE and not self.is_fact
-
-    @property
-    def is_fact(self) -> bool:
-        """Whether it is about the window as a whole; an op of the program may have the name of a quantity."""
-        return is_fact(self.op) and self.base is None and self.now is None
 
     @property
     def is_total(self) -> bool:
@@ -92,16 +78,6 @@ class Row:
         return found is not None and (None if self.is_fact else self.op, found.quantity) == (limit.op, limit.quantity)
 
     @property
-    def title(self) -> str:
-        """Its name in a table."""
-        return named(self.op) if self.is_fact else self.op
-
-    @property
-    def is_told_as_a_whole(self) -> bool:
-        """Whether it is a sum over all ops and follows from them: `as_a_whole` has all of these."""
-        return self.is_fact and self.op in SUMS and not self.verdict.is_change
-
-    @property
     def times(self) -> str:
         """The change of its time: ``1 ms -> 1.1 ms (+10%)``."""
         has_interval = " " in self.change  # brings its own parentheses
@@ -109,27 +85,11 @@ class Row:
         return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
 
     @property
-    def change_ns(self) -> int:
-        """The extra device time of the op; negative if it takes less."""
-        return (self.now_ns or 0) - (self.base_ns or 0)
-
-    @property
     def work_factor(self) -> float:
         """The growth of FLOPs or bytes, whichever grew more, as a factor; 1 if neither is known."""
         base, now = self.base, self.now
         pairs = [(base.flops, now.flops), (base.bytes, now.bytes)] if base and now else []
         return max((after.most / max(before.most, 1) for before, after in pairs if before and after), default=1.0)
-
-    @property
-    def from_calls_ns(self) -> int:
-        """The part of the change that comes from more (or fewer) calls, each at its earlier price."""
-        if self.op == OUTSIDE:
-            return 0
-        base = self.base.calls.most if self.base else 0
-        now = self.now.calls.most if self.now else 0
-        if not base or not self.base_ns:
-            return self.change_ns
-        return round((now - base) * self.base_ns / base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +137,6 @@ class Diff:
         needed = self.total.change_ns / 2
         before = [sum(row.change_ns for row in worse[:index]) for index in range(len(worse))]
         return [row for row, so_far in zip(worse, before) if so_far < needed][:3]
-
-    @property
-    def calls_vary(self) -> bool:
-        """Whether the calls of an op differ between rounds, so that no single number belongs to the fastest round."""
-        calls = [each.calls for row in self.rows for each in (row.base, row.now) if each]
-        return any(each.least != each.most for each in calls)
 
     def with_slower(self, name: str, work: Work) -> Diff:
         """Return the diff with a slower coarse time, placed before all rows that are not regressions."""
@@ -446,7 +400,7 @@ def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int
     kind = SEVERITY[Verdict.MORE if verdict is Verdict.NEW else verdict] if verdict.does_more else len(SEVERITY)
     more: float = -row.change_ns
     if verdict in (Verdict.NEW, Verdict.MORE):
-        more = (row.base.calls.most if row.base else 0) - (row.now.calls.most if row.now else 0)
+        more = -row.more_calls
     elif verdict.does_more:
         more = -row.work_factor
     is_raw = row.op not in canonical
