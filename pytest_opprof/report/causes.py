@@ -61,8 +61,7 @@ def rank_of(tests: Iterable[TestResult]) -> Rank:
 
 def accepting_all(run: RunResult) -> str:
     """Return the command that accepts all that fails a *run*; empty where it would record nothing."""
-    findings = [each for test in run.failing for window in test.windows for each in window.findings]
-    if run.against or not any(each.is_regression for each in findings):
+    if run.against or not any(each.is_regression for test in run.failing for each in test.findings):
         return ""
     modules = sorted({split_id(test.id)[0] for test in run.failing})
     asked = f" {shlex.join(modules)}" if len(modules) <= _MODULES and all(map(is_file, modules)) else ""

@@ -269,7 +269,7 @@ def _became(row: RowResult, beside: Mapping[str | None, str]) -> str:
 
 def _accepting(failing: Failing, against: str) -> str:
     """Return the steps that accept the change."""
-    found = [finding for window in failing.windows for finding in window.findings]
+    found = failing.tests[0].findings
     steps = ["raise the limit in its <code>op_budget</code> mark"] if any(each.breaks_budget for each in found) else []
     if any(each.is_regression for each in found) and not against:
         steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))

@@ -19,17 +19,14 @@ class Changed:
 
     __slots__ = ()
     if TYPE_CHECKING:
+        op: str
+        verdict: Verdict
+        base_ns: int | None
+        now_ns: int | None
 
         @property
-        def op(self) -> str: ...  # noqa: D102
-        @property
-        def verdict(self) -> Verdict: ...  # noqa: D102
-        @property
-        def calls(self) -> tuple[Range | None, Range | None]: ...  # noqa: D102
-        @property
-        def base_ns(self) -> int | None: ...  # noqa: D102
-        @property
-        def now_ns(self) -> int | None: ...  # noqa: D102
+        def calls(self) -> tuple[Range | None, Range | None]:
+            """Its calls before and now."""
 
     @property
     def word(self) -> str:
@@ -70,10 +67,10 @@ class Changed:
     @property
     def from_calls_ns(self) -> int:
         """The part of the change that comes from more (or fewer) calls, each at its earlier price."""
+        if self.op == OUTSIDE:
+            return 0
         base = self.calls[0].most if self.calls[0] else 0
-        if self.op == OUTSIDE or not base or not self.base_ns:
-            return 0 if self.op == OUTSIDE else self.change_ns
-        return round(self.more_calls * self.base_ns / base)
+        return round(self.more_calls * self.base_ns / base) if base and self.base_ns else self.change_ns
 
 
 def calls_vary(rows: Iterable[Changed]) -> bool:

@@ -362,14 +362,10 @@ def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Se
     if certain and not now:
         calls = sum(certain.values())
         return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
-    fewer = [op for op, verdict in _on_calls(base, now).items() if verdict.is_improvement]
+    fewer = [op for op, counts in base.items() if _by_calls(counts, now.get(op)).is_improvement]
     if fewer and places:
         return f"fewer calls of {', '.join(fewer)}, but some calls may be unseen: {places[0]}"
     return ""
-
-
-def _on_calls(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts]) -> dict[str, Verdict]:
-    return {op: _by_calls(base.get(op), now.get(op)) for op in {*base, *now}}
 
 
 _UNKNOWN = Times(0, {})

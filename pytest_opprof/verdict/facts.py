@@ -41,13 +41,11 @@ def compared(
         if gate is None or name not in base or name not in now:
             continue
         before, after = base[name], now[name]
-        tolerance = work_tolerance if gate is MORE_WORK else gate.tolerance
-        margin = max(tolerance * before.highest, gate.floor)
-        if before.lowest - margin <= after.most <= before.highest + margin:
+        direction = gate.direction(before, after, work_tolerance if gate is MORE_WORK else None)
+        is_told = gate.more if direction > 0 else gate.less if direction < 0 else ""
+        if not is_told or (name == "held_each_round" and "held_memory" in found):
             continue
-        verdict = Verdict.ABOVE if after.most > before.highest else Verdict.BELOW
-        if (verdict is Verdict.BELOW and not gate.less) or (name == "held_each_round" and "held_memory" in found):
-            continue
+        verdict = Verdict.ABOVE if direction > 0 else Verdict.BELOW
         found.add(name)
         write = quantity.unit.write
         old, new = (str(each) if quantity.unit is COUNT else write(each.most, 3) for each in (before, after))

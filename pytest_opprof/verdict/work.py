@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops.dtypes import NAMES, width
 from ..profile.op_counts import NONE, RANDOM_SIZES, OpCounts
-from ..profile.range import Range
-from ..units import format_bytes, format_flops
-from .quantities import QUANTITIES, WORK_FLOOR
+from .quantities import MORE_WORK, QUANTITIES
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -92,26 +90,13 @@ def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float) ->
 
 def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Iterator[Work]:
     """Yield the changes of the bytes and of the FLOPs of *op*."""
-    for what, old, new, write in (
-        ("bytes", base.bytes, now.bytes, format_bytes),
-        ("FLOPs", base.flops, now.flops, format_flops),
-    ):
-        if old is not None and new is not None and (verdict := _on_amount(old, new, tolerance)) is not Verdict.OK:
-            times = _times(old, new)
-            told = f"{op}: {QUANTITIES[what.lower()].text} {write(new.most, 3)}"
-            yield Work(verdict, f"{what} {times}", Number(what.lower(), told, write(old.most, 3), f", {times}"))
-
-
-def _on_amount(base: Range, now: Range, tolerance: float) -> Verdict:
-    if now.most > base.highest * (1 + tolerance) and now.most - base.highest > WORK_FLOOR:
-        return Verdict.MORE_WORK
-    if now.most < base.lowest * (1 - tolerance) and base.lowest - now.most > WORK_FLOOR:
-        return Verdict.LESS_WORK
-    return Verdict.OK
-
-
-def _times(base: Range, now: Range) -> str:
-    return f"x{now.most / base.most:.3g}" if base.most else "from none"
+    for what, old, new in (("bytes", base.bytes, now.bytes), ("FLOPs", base.flops, now.flops)):
+        if old is not None and new is not None and (direction := MORE_WORK.direction(old, new, tolerance)):
+            quantity = QUANTITIES[what.lower()]
+            before, after = (quantity.unit.write(each.most, 3) for each in (old, new))
+            times = f"x{new.most / old.most:.3g}" if old.most else "from none"
+            number = Number(quantity.name, f"{op}: {quantity.text} {after}", before, f", {times}")
+            yield Work(Verdict.MORE_WORK if direction > 0 else Verdict.LESS_WORK, f"{what} {times}", number)
 
 
 def _on_dtypes(base: OpCounts, now: OpCounts) -> tuple[Verdict, str, str]:

@@ -138,7 +138,7 @@ class _Test:
         self.name = name or result.id
         self.function, _, parameters = self.name.partition("[")
         self.parameters = f"[{parameters}" if parameters else ""
-        self.fails = result.outcome == "failed" and any(window.findings for window in result.windows)
+        self.fails = result.outcome == "failed" and bool(result.findings)
         self.kind = marks.of_status(result.status, fails=self.fails)
         self.is_open = True
         """Whether its row opens."""
@@ -188,7 +188,7 @@ class _Test:
     @property
     def accepting(self) -> list[tuple[str, str]]:
         """The steps that accept its change: in words, and as a command."""
-        found = [each for window in self.result.windows for each in window.findings] if self.fails else []
+        found = self.result.findings if self.fails else []
         steps = [("raise the limit in its op_budget mark", "")] if any(each.breaks_budget for each in found) else []
         records = any(each.is_regression for each in found) or self.result.status == "improved"
         if records and not self._against:
