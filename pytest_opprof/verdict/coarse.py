@@ -166,6 +166,15 @@ def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) ->
     return None
 
 
+def slower_despite_tracer(base: Coarse, host_ns: Sequence[int]) -> Slower | None:
+    """Return the wall time of the rounds *host_ns* if a tracer alone does not explain it; None if it may.
+
+    Coverage or a debugger takes CPU time for each line, so the limit is that of another machine.
+    """
+    now = rounded(sum(host_ns) / len(host_ns))
+    return Slower(WALL_TIME, base.wall_ns[0], now) if now > CPU.of(base.wall_ns, elsewhere=True) else None
+
+
 def as_before(base: Coarse, now: Coarse, then: str) -> str:
     """Return a remark that a window with extra calls takes no extra CPU time; empty below the shortest time that tells.
 
