@@ -136,14 +136,9 @@ def fails_for(test: TestResult) -> frozenset[tuple[str | None, ...]]:
     return frozenset((window.name, *each.kinds, each.op) for window in test.windows for each in window.findings)
 
 
-def headlines(windows: Iterable[WindowResult]) -> list[str]:
-    """Return the findings of *windows*, a line each, without the lines below them."""
-    return [
-        ("" if window.name == BODY else f"window {window.name}: ") + finding.text
-        for window in windows
-        for finding in window.findings
-        if not finding.adds
-    ]
+def headlines(test: TestResult) -> list[str]:
+    """Return the causes of a failing test, a line each."""
+    return [("" if window.name == BODY else f"window {window.name}: ") + each.text for window, each in test.causes]
 
 
 def _failing(test: TestResult) -> tuple[WindowResult, ...]:

@@ -182,7 +182,7 @@ def _differing(calls: Mapping[str, str]) -> str:
 def _details(failing: Failing, against: str) -> Iterator[str]:
     """Yield the findings of a function, its ops and the command that accepts them."""
     several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
-    findings = headlines(failing.windows)
+    findings = headlines(failing.tests[0])
     told, more = "; ".join(map(escaped, findings[:_LINES])), len(findings) - _LINES
     and_more = f" and {more} more" if more > 0 else ""
     yield f"<details><summary>▲ {_code(failing.function)}{several}: {told}{and_more}</summary>"

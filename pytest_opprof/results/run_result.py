@@ -57,6 +57,11 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
         """The findings of all its windows."""
         return [each for window in self.windows for each in window.findings]
 
+    @property
+    def causes(self) -> list[tuple[WindowResult, Finding]]:
+        """The findings with their windows, without the lines below a finding."""
+        return [(window, each) for window in self.windows for each in window.findings if not each.adds]
+
 
 class TestRecord(TestResult, kw_only=True):
     """One measured test, with the run's remarks on it."""

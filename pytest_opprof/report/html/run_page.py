@@ -14,7 +14,7 @@ from ...results.window_result import BODY, GrownLine, RowResult, WindowResult, o
 from ...verdict.changed import calls_vary, split
 from ...verdict.findings import LimitResult
 from ...verdict.tolerances import LEAST_ROUNDS
-from ...verdict.verdicts import Status
+from ...verdict.verdicts import Status, Verdict
 from .. import ranks
 from ..causes import accepting_all, by_op, fails_for, headlines, rank_of
 from . import marks
@@ -175,7 +175,7 @@ class _Test:
     def why(self) -> list[str]:
         """In a line each, why it has its status."""
         windows = self.result.windows
-        found = headlines(windows) or [window.no_baseline for window in windows if window.no_baseline][:1]
+        found = headlines(self.result) or [window.no_baseline for window in windows if window.no_baseline][:1]
         better = [row for window in windows for row in window.rows if row.verdict.is_improvement]
         found = found or [f"{row.title}: {row.word}{_by(row)}" for row in better]
         return found or [why for window in windows if (why := _untimed(window))][:1]
@@ -226,7 +226,7 @@ def _compared(window: WindowResult, row: RowResult, beside: str) -> _Row:
     word = ", ".join(filter(None, [beside, row.word if row.verdict.is_change else ""]))
     calls = arrow(str(row.base_calls or 0), str(row.now_calls or 0)) if row.is_op else ""
     work = row.work or (window.ops[row.op].counts.told if row.op in window.ops else "")
-    is_timed = row.verdict.value in ("slower", "faster")
+    is_timed = row.verdict in (Verdict.SLOWER, Verdict.FASTER)
     return _Row(
         row.title,
         calls,
