@@ -27,8 +27,8 @@ from .traced import Traced
 _INSTALL = 'jax is not installed: pip install "pytest-opprof[jax]"'
 _FIRST = (0, 7, 2)
 _TOO_OLD = (
-    "jax {installed} is installed, and opprof records jax 0.7.2 or newer: pip install -U jax, or measure without it"
-    " (--opprof-backend names the backends)"
+    "jax {installed} is installed, and opprof records jax 0.7.2 or newer. Run pip install -U jax, or leave jax out of"
+    " --opprof-backend"
 )
 _ON_CPU = "cpu"
 _ON_GPU = frozenset(["gpu", "cuda", "rocm"])
@@ -99,7 +99,7 @@ class JaxBackend(Backend):
 
         def missed(function: str, why: str) -> None:
             again[log.interval] = again.get(log.interval, 0) + 1
-            log.remark(f"JAX traced {function} again, in the same test: {why}")
+            log.remark(f"JAX traced {function} again in this test: {why}")
 
         def made(ns: int, function: str) -> None:
             if function != FUNCTION:

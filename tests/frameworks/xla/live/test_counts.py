@@ -196,9 +196,7 @@ def test_a_small_loop_of_unknown_length_is_counted_once_and_that_is_said() -> No
     profile = measured(lambda: loop(x))
     assert profile.stats("MatMul").calls == (1,)
     (remark,) = {text for _, text in profile.remarks}
-    assert remark.endswith(
-        "runs the body of a loop in one kernel: counted once, as the program does not tell how often"
-    )
+    assert remark.endswith("runs the body of a loop in one kernel: counted once, as its number of runs is unknown")
 
 
 def test_a_loop_in_one_kernel_that_is_too_long_is_an_error() -> None:
