@@ -99,7 +99,7 @@ class JaxBackend(Backend):
 
         def missed(function: str, why: str) -> None:
             again[log.interval] = again.get(log.interval, 0) + 1
-            log.remark(f"JAX traced {function} again in this test: {why}")
+            log.remark(f"JAX traced {function} again, in the same test: {why}")
 
         def made(ns: int, function: str) -> None:
             if function != FUNCTION:

@@ -240,7 +240,7 @@ def test_a_session_inside_is_refused_by_name(tmp_path: Path, start: str) -> None
         with getattr(jax.profiler, start)(tmp_path):
             pass
 
-    with pytest.raises(BackendError, match=r"opprof measures this test with JAX's profiler, and a process has one"):
+    with pytest.raises(BackendError, match=r"opprof measures this test with JAX's profiler, which has one"):
         measured(body)
     with jax.profiler.trace(tmp_path):
         pass
