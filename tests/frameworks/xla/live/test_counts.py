@@ -208,9 +208,7 @@ def test_a_loop_in_one_kernel_that_is_too_long_is_an_error() -> None:
     x = jnp.ones((4, 4))
     loop = jax.jit(lambda x: jax.lax.fori_loop(0, 60_000, lambda _, c: c @ c * 0.1, x))
     loop(x).block_until_ready()
-    with pytest.raises(
-        BackendError, match=r"a loop of jit__lambda runs more than 100,000 ops in one kernel. Make the"
-    ):
+    with pytest.raises(BackendError, match=r"a loop of jit__lambda runs more than 100,000 ops in one kernel. Make the"):
         measured(lambda: loop(x))
 
 
