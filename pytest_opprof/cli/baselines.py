@@ -39,13 +39,15 @@ def add(commands: Any) -> None:
         ("move", _move, "give the baselines of a test, a module or a folder to another one, after it was renamed"),
     ):
         action = actions.add_parser(name, help=text, description=text)
-        action.add_argument("--dir", type=Path, default=Path("baselines"), help="where they are (default: baselines)")
+        action.add_argument(
+            "--dir", type=Path, default=Path("baselines"), help="folder of the baselines (default: baselines)"
+        )
         action.set_defaults(run=run)
         if name in ("prune", "move"):
-            action.add_argument("--dry-run", action="store_true", help="only say what would change")
+            action.add_argument("--dry-run", action="store_true", help="print the changes, write nothing")
         if name == "move":
-            action.add_argument("old", help="its name before: tests/test_a.py, tests/test_a.py::test_b, or a folder")
-            action.add_argument("new", help="its name now")
+            action.add_argument("old", help="the name before: tests/test_a.py, tests/test_a.py::test_b, or a folder")
+            action.add_argument("new", help="the name now")
         if name == "prune":
             action.add_argument(
                 "--all-devices",

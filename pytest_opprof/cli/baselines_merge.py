@@ -28,7 +28,7 @@ def add(actions: Any) -> None:
         default=Path("baselines"),
         help="the folder that they began from, and are written to (default: baselines)",
     )
-    merge.add_argument("--dry-run", action="store_true", help="only say what would change")
+    merge.add_argument("--dry-run", action="store_true", help="print the changes, write nothing")
     merge.set_defaults(run=_merge)
     driver = actions.add_parser("merge-driver", help=_DRIVER, description=_DRIVER)
     for name, text in (

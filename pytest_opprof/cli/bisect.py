@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser(
         "bisect",
-        help="a step for git bisect run: whether tests do more than at the good commit",
+        help="a step for git bisect run: compare the tests with the good commit",
         description=_WHAT,
         usage="git bisect run %(prog)s TEST... [PYTEST OPTION...]",
     )

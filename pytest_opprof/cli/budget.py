@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from ..results.run_result import RunResult
     from ..verdict.proposal import Limits
 
-_WHAT = (
-    "write a budget from today's figures: calls exactly, since they have no noise, device time and memory with a margin"
-)
+_WHAT = "write a budget from measured numbers: calls exactly, device time and memory with a margin"
 
 
 def add(commands: Any) -> None:

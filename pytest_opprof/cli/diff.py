@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Windows = Mapping[tuple[str, str], "JudgedWindow"]
 """By test and name; two profiles have one."""
 _WHAT = (
-    "compare two of saved profiles, runs (--opprof-json) and baseline files; exit 1 when the second is worse, 2 when"
-    " opprof cannot tell"
+    "compare two saved profiles, runs (--opprof-json) or baseline files; exit 1 if the second is worse, 2 if opprof"
+    " cannot judge it"
 )
 
 
@@ -57,19 +57,19 @@ def add(commands: Any) -> None:
     add_argument("--base-stage", metavar="NAME", help="another stage of the graphs before")
     add_argument("--test", metavar="ID", help="which test of a run or baseline to compare with a profile")
     add_argument("--window", metavar="NAME", default="body", help="which of its windows (default: body)")
-    add_argument("--tolerance", metavar="PERCENT", help="how much slower is slower (default: 13%%, profiles 10%%)")
-    add_argument("--op-tolerance", metavar="PERCENT", help="the same of a single op (default: 25%%, profiles 10%%)")
-    add_argument("--floor", metavar="TIME", help="a smaller change is none (default: 2 us, profiles 20 us)")
-    add_argument("--ignore-noise", action="store_true", help="let rounds of a run that waited for a CPU count, too")
+    add_argument("--tolerance", metavar="PERCENT", help="report slowdowns above PERCENT (default: 13%%, profiles 10%%)")
+    add_argument("--op-tolerance", metavar="PERCENT", help="the same for a single op (default: 25%%, profiles 10%%)")
+    add_argument("--floor", metavar="TIME", help="ignore changes below TIME (default: 2 us, profiles 20 us)")
+    add_argument("--ignore-noise", action="store_true", help="also compare rounds that waited for a CPU")
     add_argument(
         "--by",
         choices=("type", "name", "dtype", "shape", "site"),
         default="type",
         help="which calls are one op (default: type)",
     )
-    add_argument("-t", "--top", type=int, metavar="K", help="unchanged ops to show (default: 5, profiles 10)")
+    add_argument("-t", "--top", type=int, metavar="K", help="show K unchanged ops (default: 5, profiles 10)")
     add_argument("--format", choices=("table", "markdown", "json"), default="table")
-    add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write a page to read in a browser instead")
+    add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write an HTML page instead")
     parser.set_defaults(run=_run)
 
 

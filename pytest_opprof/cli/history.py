@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from ..baselines.git_log import Commit
     from ..baselines.history import History, OpHistory
 
-_WHAT = (
-    "show how the calls in baselines changed, commit by commit, as git's log has them; uncommitted changes are not"
-    " among them"
-)
+_WHAT = "show how the calls in baselines changed, commit by commit in git's log; uncommitted changes are not included"
 _TOP = 10
 _WIDTH = 40
 """Characters of a line of bars, each for one commit or more."""
@@ -38,10 +35,10 @@ def add(commands: Any) -> None:
     add_argument("--op", action="append", default=[], metavar="OP", help="only this op, with every commit (repeatable)")
     add_argument("--since", metavar="REV", help="only commits after this revision")
     add_argument("--environment", metavar="DIR", help="only this folder of baselines")
-    add_argument("--dir", type=Path, default=Path("baselines"), help="where baselines are (default: baselines)")
-    add_argument("-t", "--top", type=int, metavar="K", help="how many ops to show (default: 10)")
+    add_argument("--dir", type=Path, default=Path("baselines"), help="folder of the baselines (default: baselines)")
+    add_argument("-t", "--top", type=int, metavar="K", help="show K ops (default: 10)")
     add_argument("--format", choices=("table", "json"), default="table")
-    add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write a page to read in a browser instead")
+    add_argument("-o", "--output", type=Path, metavar="FILE.html", help="write an HTML page instead")
     parser.set_defaults(run=_run)
 
 

@@ -108,7 +108,7 @@ class BaselineFile(Opened):
 class BaselineFolder(Opened):
     """The folder of a project's baselines."""
 
-    WHAT = "a folder of baselines, which opprof baselines and opprof history show"
+    WHAT = "a folder of baselines: list it with opprof baselines list or opprof history"
     NAME_ONE = "the folder of the baselines"
 
     @classmethod

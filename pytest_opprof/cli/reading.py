@@ -88,22 +88,24 @@ class Asked:
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which profile to read, and how."""
-    parser.add_argument("--source", metavar="FORMAT", help="read it as this format, whatever it looks like")
-    parser.add_argument("--rank", metavar="N", help="which rank (or 'all'), of a folder with several")
+    parser.add_argument("--source", metavar="FORMAT", help="read the file as this format, without detection")
+    parser.add_argument("--rank", metavar="N", help="rank to read from a folder of ranks, or 'all'")
     parser.add_argument("--steps", metavar="STEPS", help="only these steps: 2-4 or 2,3,4")
-    parser.add_argument("--partial", action="store_true", help="read the rest of a file that was cut or lacks times")
     parser.add_argument(
-        "--model", type=location, metavar="FILE", help="the ONNX model that was run: it knows the lines"
+        "--partial", action="store_true", help="read what is left of a file that was cut or lacks times"
     )
     parser.add_argument(
-        "--stage", metavar="NAME", help="which stage of graphs that MindSpore saved into a folder (default: the last)"
+        "--model", type=location, metavar="FILE", help="the ONNX model of the profile: it names source lines"
+    )
+    parser.add_argument(
+        "--stage", metavar="NAME", help="stage to read from a folder of MindSpore graphs (default: the last)"
     )
 
 
 def add_on(parser: argparse.ArgumentParser) -> None:
     """Add the option that says who reads the profiles."""
     parser.add_argument(
-        "--on", metavar="dask://HOST:PORT", help="let the workers of a Dask cluster read them, one task a rank"
+        "--on", metavar="dask://HOST:PORT", help="read on the workers of a Dask cluster, one task per rank"
     )
 
 

@@ -13,8 +13,8 @@ from .remote import location
 
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
-    what = "write a run (--opprof-json), its shards or its ranks, as one page to read in a browser, in one file"
-    parser = commands.add_parser("report", help="write a run as a page to read in a browser", description=what)
+    what = "write a run (--opprof-json), its shards or its ranks, as one HTML file"
+    parser = commands.add_parser("report", help="write a run as an HTML page", description=what)
     parser.add_argument(
         "runs", type=location, nargs="+", metavar="RUN.json", help="the JSON of pytest --opprof-json=RUN.json"
     )

@@ -35,12 +35,12 @@ def add(commands: Any) -> None:
     reading.add_on(show)
     show_ops.add(show)
     lists = show.add_mutually_exclusive_group()
-    kernels_help = "the list of kernels instead: calls, total, average, launched by"
+    kernels_help = "show kernels instead of ops: calls, total, average, launched by"
     lists.add_argument("--kernels", action="store_true", help=kernels_help)
     show_times.add(lists)
     show_ops.add_output(show)
     show.add_argument("--format", choices=listing.FORMATS, default="table")
-    output_help = "write all of it as a page to read in a browser instead"
+    output_help = "write an HTML page with all rows instead"
     show.add_argument("-o", "--output", type=Path, metavar="FILE.html", help=output_help)
     show.set_defaults(run=_run)
 

@@ -45,33 +45,37 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=int,
         metavar="K",
-        help="rows to show (default: 10, all of --format csv and json; 0 is all)",
+        help="show K rows (default: 10; all with --format csv or json; 0: all)",
     )
-    add("--name", metavar="REGEX", help="ops whose name this is found in, anywhere: '^conv' anchors it")
-    type_help = "ops of this type, canonical or raw, or with --kernels the kernels of such ops; repeatable"
+    add("--name", metavar="REGEX", help="only ops whose name contains a match of REGEX ('^conv': begins with conv)")
+    type_help = "only ops of this type, canonical or raw; with --kernels: only the kernels of such ops; repeatable"
     add("--type", "--op", action="append", default=[], metavar="OP", help=type_help)
-    add("--input-dtype", default="", metavar="DTYPE", help="ops with an input of this dtype")
-    add("--order-by", default="time", metavar="[+]COLUMN", help="from the largest; + from the smallest (default: time)")
+    add("--input-dtype", default="", metavar="DTYPE", help="only ops with an input of this dtype")
+    order_help = "sort by COLUMN, largest first; +COLUMN: smallest first (default: time)"
+    add("--order-by", default="time", metavar="[+]COLUMN", help=order_help)
     add(
         "--aggregate-by",
         "--by",
         choices=("op", "type", "dtype", "place", "site", "dtype,site", "none"),
-        help="one row for each canonical op, for each raw type, for each of an op's dtypes (--op Cast --by dtype), for"
-        " each place where ops ran (a stream, a core, a node), for each line that asked for it (--by site), for dtypes"
-        " and lines, or for each single op (default: op; none where ops are chosen)",
+        help="one row per canonical op (op), raw type, dtypes of an op (--op Cast --by dtype), place where ops ran (a"
+        " stream, a core, a node), source line (site), dtypes and line, or single op (none); default: op, or none if"
+        " ops are chosen",
     )
-    add("--aggregate", choices=("sum", "max", "min", "mean"), help="how (default: sum); alone: one row for all")
-    add("--time", choices=("end", "kern"), default="end", help="until the op's end, or only until its first kernel")
-    add("--min-time", metavar="TIME", help="ops of at least this time")
-    add("--max-time", metavar="TIME", help="ops of at most this time")
-    add("--side", choices=("device", "host", "both"), default="device", help="whose time (default: device)")
+    aggregate_help = "how to combine the ops of a row (default: sum); without --aggregate-by: one row for all ops"
+    add("--aggregate", choices=("sum", "max", "min", "mean"), help=aggregate_help)
+    time_help = "an op's time: to its end (default), or to its first kernel"
+    add("--time", choices=("end", "kern"), default="end", help=time_help)
+    add("--min-time", metavar="TIME", help="only ops that took TIME or longer")
+    add("--max-time", metavar="TIME", help="only ops that took TIME or less")
+    side_help = "show device time, host time or both (default: device)"
+    add("--side", choices=("device", "host", "both"), default="device", help=side_help)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the options that change the answer, beside its rows."""
     add = parser.add_argument
-    add("--copy-time", action="store_true", help="also the time of the copies among the ops")
-    add("--only-ops", action="store_true", help="only name, type and id, an op a line")
+    add("--copy-time", action="store_true", help="also show the time of the copies")
+    add("--only-ops", action="store_true", help="print only name, type and id, one op per line")
 
 
 def answer(

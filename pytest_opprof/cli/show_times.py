@@ -42,12 +42,12 @@ def add(lists: Any) -> None:
     lists.add_argument(
         "--breakdown",
         action="store_true",
-        help="how long the device computed, communicated, copied and was idle, in each step, and why it was idle",
+        help="show how long the device computed, communicated, copied and idled in each step, and why it idled",
     )
     lists.add_argument(
         "--ranges",
         action="store_true",
-        help="the ranges that the program marks (record_function, NVTX, modules): their time, ops and device idle time",
+        help="show the ranges that the program marks (record_function, NVTX, modules): time, ops and device idle time",
     )
 
 

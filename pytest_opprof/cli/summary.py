@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 _FORMATS = ("markdown", "code-quality", "openmetrics", "benchmark")
 _WHAT = (
-    "write a run (--opprof-json), its shards or its ranks, as Markdown, as GitLab's code quality, as OpenMetrics or for"
+    "write a run (--opprof-json), its shards or its ranks, as Markdown, GitLab code quality, OpenMetrics or for"
     " github-action-benchmark (customSmallerIsBetter)"
 )
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
-    parser = commands.add_parser("summary", help="write a run for people and services of CI", description=_WHAT)
+    parser = commands.add_parser("summary", help="write a run for CI: Markdown, GitLab, OpenMetrics", description=_WHAT)
     parser.add_argument(
         "runs", type=location, nargs="+", metavar="RUN.json", help="the JSON of pytest --opprof-json=RUN.json"
     )
     parser.add_argument("--format", choices=_FORMATS, default="markdown")
     parser.add_argument(
-        "--max-bytes", type=int, metavar="N", help="of Markdown: a comment on GitHub has 65536 (default: 1024000)"
+        "--max-bytes", type=int, metavar="N", help="longest Markdown (default: 1024000; a comment on GitHub: 65536)"
     )
     parser.set_defaults(run=_run)
 

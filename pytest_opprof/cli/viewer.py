@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser's *commands*."""
     parser = commands.add_parser(
         "open",
-        help="look at a profile, or a trace of a failing test, on its time axis, in Perfetto's viewer",
+        help="open a profile, or the trace of a failing test, in Perfetto's viewer",
         description="Opens the browser, and ends when the viewer has the trace. The data stays on this machine: the"
         f" viewer is a page of {_UI} that reads it from here.",
     )

@@ -22,7 +22,7 @@ from typing import Any, Final
 from ..machine.garbage import uncollected
 from ..machine.left import InUse, in_use
 from ..sites.code import Kind, first_part, is_test_tool, kinds
-from ..units import format_bytes
+from ..units import format_bytes, plural
 from . import cycles
 from .holders import CONTAINERS, autograd_graph, holder, line_that_fills, relative
 
@@ -56,7 +56,7 @@ class Left:
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
         things = [f"{number} {kind}" for kind, number in self.objects.items()]
-        more = [f"{len(things) - _KINDS} more kinds"] if len(things) > _KINDS else []
+        more = [plural(len(things) - _KINDS, "more kind")] if len(things) > _KINDS else []
         size = f" ({format_bytes(self.nbytes)})" if self.nbytes else ""
         told = ", ".join([*things[:_KINDS], *more]) or "memory outside of Python"
         return "; ".join([f"each call leaves behind {told}{size}", *self.where])

@@ -30,7 +30,7 @@ from .test_run import TestRun
 CONFIRMING_S = 60
 FIRST_USE = "first use"
 _SHOWN = 3
-_AGAIN = "when it was re-run: "
+_AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
 _OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
 

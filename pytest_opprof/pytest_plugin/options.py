@@ -219,8 +219,8 @@ def _noise(value: object) -> Noise:
     if value in ("warn", "fail", "ignore"):
         return value
     raise UsageError(
-        f"--opprof-noise is {value!r}; write 'warn' (what is too noisy to judge passes with a warning), 'fail' (it"
-        " fails) or 'ignore' (no look at who else uses the machine)"
+        f"--opprof-noise is {value!r}; write 'warn' (a test too noisy to judge passes with a warning), 'fail' (it"
+        " fails) or 'ignore' (other load on the machine is not checked)"
     )
 
 

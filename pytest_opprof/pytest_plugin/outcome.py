@@ -20,6 +20,7 @@ from ..results.run_result import TestRecord, status
 from ..results.test_id import command
 from ..results.window_result import titled
 from ..units import format_share
+from ..verdict.acceptance import TRAILER
 from ..verdict.tolerances import LEAST_STORED
 from ..verdict.verdicts import Verdict
 
@@ -75,7 +76,7 @@ def _failure(
     update = command(test, flags, settings.rank)
     if any(window.findings for window in windows):
         shown = Shown(top=plan.top, every_op=verbosity > 0, style=Style(width=settings.width))
-        return failure(test, windows, update if recorded else "", shown), cause(windows)
+        return failure(test, windows, update if recorded else _IN_A_COMMIT, shown), cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
         record = command(test, "--opprof-update-new", settings.rank)
@@ -86,6 +87,9 @@ def _failure(
         if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
             return [TextLine(f"times of {title} not judged, {window.untimed}: {advice}")], "times not judged"
     return [], ""
+
+
+_IN_A_COMMIT = f"add the {TRAILER} line below to a commit message"
 
 
 def _tables(window: JudgedWindow, top: int, style: Style) -> list[str]:

@@ -152,7 +152,8 @@ class Found:
         """Yield the reports of a test: the working tree's, with the outcome of the comparison."""
         for data in self.first[1].reports.get(test.nodeid, []):
             report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
-            if report.when == "call" and report.passed and hasattr(report, "opprof"):
+            # A test that exceeds its budget failed in the fresh process already, without a comparison.
+            if report.when == "call" and not report.skipped and hasattr(report, "opprof"):
                 self._conclude(test, report)
             yield report
 
@@ -172,7 +173,8 @@ class Found:
     def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
         name = result.name
         runs = tuple(after for _, after in self._runs(test, name))
-        window = JudgedWindow(result, processes=runs, limits=result.limits)
+        budget = [finding for finding in result.findings if finding.breaks_budget and not finding.adds]
+        window = JudgedWindow(result, budget, processes=runs, limits=result.limits)
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
         before, after = self._sites.get(test, ({}, {}))

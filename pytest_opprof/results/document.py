@@ -43,7 +43,7 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
         document = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        reason = error.msg.removesuffix(" at") if isinstance(error, json.JSONDecodeError) else str(error)
         raise BaselineError(f"{path}{where}: is not JSON: {reason}. Restore the file") from error
     if not isinstance(document, dict):
         raise BaselineError(f"{path}: is no {what}: it holds a {type(document).__name__}, not an object")

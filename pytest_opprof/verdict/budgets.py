@@ -31,7 +31,7 @@ _WINDOW_LIMITS: Mapping[str, Mapping[str, Quantity]] = {
 }
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
 _EXAMPLES = {
-    "count": "a number of calls (10 or '3..5')",
+    "count": "a number (10 or '3..5')",
     "time": "a time ('5 ms')",
     "share": "a share of device time ('5%')",
     "bytes": "a size ('64 MiB')",

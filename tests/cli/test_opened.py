@@ -78,7 +78,7 @@ def test_a_folder_of_baselines_is_no_profile(
 ) -> None:
     folder = holding[BaselineFile].parents[1]
     assert main(["show", str(folder)]) == 2
-    assert "is a folder of baselines, which opprof baselines and opprof history show" in capsys.readouterr().err
+    assert "is a folder of baselines: list it with opprof baselines list or opprof history" in capsys.readouterr().err
 
 
 def test_a_profile_is_read_as_the_format_that_is_given(holding: dict[type[Opened], Path]) -> None:

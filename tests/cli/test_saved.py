@@ -565,7 +565,7 @@ class TestCheck:
         [
             ("Csat=1", "unknown op 'Csat': did you mean 'Cast'?"),
             ("Cast", "write OP=LIMIT"),
-            ("Cast=many", "write a number of calls"),
+            ("Cast=many", "write a number"),
             ("host_time=1s", "made by hand does not have: its ops have 50 us of host time, without the time between"),
             ("peak_memory=1GiB", "cannot be checked"),
             ("allocations=0", "cannot be checked"),

@@ -290,7 +290,7 @@ class Driver:
         self.problem = lambda: problem
 
 
-NO_GPU = "the NVIDIA driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES"
+NO_GPU = "the NVIDIA driver finds no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
 NO_DRIVER = "there is no NVIDIA driver (libcuda.so.1) on this machine"
 
 

@@ -157,6 +157,7 @@ def test_a_body_runs_six_times_where_nothing_grows() -> None:
     [
         (Left({"Tensor": 2}, 4 << 20, ("held by a.b",)), "each call leaves behind 2 Tensor (4 MiB); held by a.b"),
         (Left({}, 1 << 20), "each call leaves behind memory outside of Python (1 MiB)"),
+        (Left(dict.fromkeys("abcdef", 1)), "each call leaves behind 1 a, 1 b, 1 c, 1 d, 1 e, 1 more kind"),
         (Left(dict.fromkeys("abcdefg", 1)), "each call leaves behind 1 a, 1 b, 1 c, 1 d, 1 e, 2 more kinds"),
     ],
 )

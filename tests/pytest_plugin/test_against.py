@@ -172,7 +172,14 @@ def test_a_budget_is_enforced_on_the_working_tree(repository: pytest.Pytester) -
     (repository.path / "test_m.py").write_text(TEST.replace("def test_a", mark))
     result = run(repository)
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(["op budget exceeded: test_m.py::test_a *", "opprof: 1 test measured*1 over budget"])
+    result.stdout.fnmatch_lines(
+        [
+            "op budget exceeded: test_m.py::test_a *",
+            "  MatMul: 2 calls (budget: 0, HEAD: 1)*",
+            "to accept this change: raise the limit in its op_budget mark, then add the Opprof-Accept line *",
+            "opprof: 1 test measured*1 over budget*",
+        ]
+    )
 
 
 @pytest.mark.processes
@@ -511,7 +518,7 @@ def test_a_change_that_a_commit_accepts_passes_and_one_call_more_fails(repositor
     )
     failed = run(repository, *arguments)
     failed.assert_outcomes(failed=1)
-    (line,) = [each.strip() for each in failed.outlines if "Opprof-Accept" in each]
+    (line,) = [each.strip() for each in failed.outlines if "Opprof-Accept: " in each]
     assert line == "Opprof-Accept: test_m.py::test_a Cast=+1"
     assert all(line in (repository.path / name).read_text() for name in ("run.json", "run.html", "s.md"))
 

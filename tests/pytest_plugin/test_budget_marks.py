@@ -142,7 +142,7 @@ def test_b():
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
-        ("op_budget(Cast=-1)", "op_budget(Cast=-1): write a number of calls*"),
+        ("op_budget(Cast=-1)", "op_budget(Cast=-1): write a number*"),
         ("op_budget(devce_time='5 ms')", "unknown limit 'devce_time': did you mean 'device_time'*"),
         ("op_budget", "op_budget() has no limit; write one, such as op_budget(Cast=10)"),
         ("op_budget('Cast')", "op_budget('Cast'): write Op=limit, or a mapping*"),

@@ -155,8 +155,8 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
             f"    +1  {PLACE}  1 -> 2",
             "where Cast comes from (4 calls):",
             f"     4  {PLACE}",
-            "test_m.py::test_a window one: when it was re-run: half of it was not seen",
-            "test_m.py::test_a window two: when it was re-run: half of it was not seen",
+            "test_m.py::test_a window one: in the re-run: half of it was not seen",
+            "test_m.py::test_a window two: in the re-run: half of it was not seen",
         ]
     )
     assert result.stdout.str().count("half of it") == 2
@@ -186,7 +186,7 @@ def test_what_a_backend_says_of_one_more_round_is_told_once(pytester: pytest.Pyt
         """
     )
     result = suite("--opprof", "--opprof-backend=numpy")
-    said = "when it was re-run: not seen: ufuncs of late, first imported in the window"
+    said = "in the re-run: not seen: ufuncs of late, first imported in the window"
     result.stdout.fnmatch_lines([f"test_m.py::test_a: {said}"])
     assert result.stdout.str().count("not seen") == 1
 

@@ -201,7 +201,7 @@ def test_a_name_in_the_profile_or_the_baseline_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"Cast": -1}, r"op_budget\(Cast=-1\): write a number of calls \(10 or '3\.\.5'\), a size"),
+        ({"Cast": -1}, r"op_budget\(Cast=-1\): write a number \(10 or '3\.\.5'\), a size"),
         ({"Cast": True}, r"op_budget\(Cast=True\)"),
         ({"Cast": 1.5}, r"op_budget\(Cast=1.5\)"),
         ({"Cast": "many"}, r"op_budget\(Cast='many'\)"),
@@ -211,11 +211,11 @@ def test_a_name_in_the_profile_or_the_baseline_is_no_mistake() -> None:
         ({"Cast": None}, r"op_budget\(Cast=None\)"),
         ({"device_time": 5}, r"op_budget\(device_time=5\): write a time \('5 ms'\)"),
         ({"device_time": "5 MiB"}, r"op_budget\(device_time='5 MiB'\): write a time"),
-        ({"calls": "5 ms"}, r"op_budget\(calls='5 ms'\): write a number of calls"),
-        ({"allocations": "5 B"}, r"op_budget\(allocations='5 B'\): write a number of calls"),
+        ({"calls": "5 ms"}, r"op_budget\(calls='5 ms'\): write a number"),
+        ({"allocations": "5 B"}, r"op_budget\(allocations='5 B'\): write a number"),
         ({"peak_memory": 5}, r"op_budget\(peak_memory=5\): write a size"),
         ({"held_memory": "5 ms"}, r"op_budget\(held_memory='5 ms'\): write a size"),
-        ({"grad_nodes": "5 B"}, r"op_budget\(grad_nodes='5 B'\): write a number of calls"),
+        ({"grad_nodes": "5 B"}, r"op_budget\(grad_nodes='5 B'\): write a number"),
         ({"only": "MatMul"}, r"op_budget\(only='MatMul'\): write a list of op names"),
         ({"top": [1]}, r"op_budget\(top=\[1\]\): write a list of op names"),
         (

@@ -30,6 +30,6 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
     finally:
         tracer.stop()
         if tracer.capped:
-            log.remark(f"source lines are known for the first {MOST_MARKS:,} lines that ran, not after them")
+            log.remark(f"source lines are known only for the first {MOST_MARKS:,} executed lines")
         if tracer.replaced:
             log.remark("source lines may be wrong: something else traced lines (sys.settrace)")

@@ -43,8 +43,7 @@ _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
 # The version of CUPTI, 13.4 Update 1, from which on kernels keep their names when another module replaces theirs.
 _KEEPS_NAMES = 130401
 _STALE_NAMES = (
-    "code was unloaded from the GPU: before 13.4 Update 1 CUPTI may give kernels that were loaded after it the names"
-    " of others"
+    "code was unloaded from the GPU: CUPTI before 13.4 Update 1 may give later kernels wrong names. Use a newer CUPTI"
 )
 
 
@@ -142,7 +141,7 @@ class CudaBackend(Backend):
             raise BackendError("the cuda backend is already recording, and recordings cannot be nested")
         if reason := self.unavailable():
             raise BackendError(
-                f"the cuda backend cannot record: {reason}. Or leave it out: --opprof-backend=numpy,torch"
+                f"the cuda backend cannot record: {reason}. To run without it: --opprof-backend=numpy,torch"
             )
         if options.timing == "sync":
             check_blocking()
@@ -175,12 +174,12 @@ class CudaBackend(Backend):
         newest, runtime = driver.version() if driver else (0, 0), libcupti.cuda_major(libcupti.mapped())
         if major > newest[0]:
             return (
-                f"{library.path} is of CUDA {major}, the driver supports {newest[0]}.{newest[1]}; install"
+                f"{library.path} is of CUDA {major}, the driver supports {newest[0]}.{newest[1]}. Install"
                 f" nvidia-cuda-cupti-cu{newest[0]}, or a newer driver"
             )
         if runtime not in (None, major):
             return (
-                f"{library.path} is of CUDA {major}, this process runs CUDA {runtime}; install the libcupti of"
+                f"{library.path} is of CUDA {major}, this process runs CUDA {runtime}. Install libcupti for"
                 f" CUDA {runtime}, or set {libcupti.VARIABLE} to its file"
             )
         self._fits = True
@@ -216,11 +215,11 @@ def torch_records() -> bool:
 def _occupied() -> str | None:
     if torch_records():
         return (
-            "torch with CUDA is imported, and its profiler owns CUPTI, which serves one profiler a process;"
-            " the torch backend records the kernels of CuPy, Numba and the like there too"
+            "torch with CUDA is imported and its profiler owns CUPTI. The torch backend records the kernels of CuPy and"
+            " Numba, too"
         )
     if NSYS in os.environ:
-        return "Nsight Systems records this process, and CUPTI serves one of us; run pytest --opprof without nsys"
+        return "Nsight Systems records this process, and CUPTI serves one profiler. Run pytest --opprof without nsys"
     return None
 
 

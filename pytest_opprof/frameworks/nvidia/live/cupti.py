@@ -65,10 +65,10 @@ _QUIET = (1, 2, 3, 10, 11, 16, 17, 30, 132, 138, 151, 200, 317)
 # From CUDA 12.9 on CUPTI drops records if it gets no buffer. Before, it may crash (pytorch/kineto issue 1275).
 _MAY_REFUSE = 27
 _MEANINGS = {
-    15: "it cannot be initialised: there is no working NVIDIA driver, or one that is too old for this libcupti",
-    35: "this user may not profile; ask the administrator to lift NVreg_RestrictProfilingToAdminUsers",
-    39: "another profiler has it: nsys, ncu, cuda-gdb, or one in this process. Run without it",
-    999: "there is no working NVIDIA driver, or one that is too old for this libcupti",
+    15: "the NVIDIA driver is missing or too old for this libcupti; check nvidia-smi",
+    35: "this user may not profile. Ask the administrator to set NVreg_RestrictProfilingToAdminUsers=0",
+    39: "another profiler uses CUPTI (nsys, ncu, cuda-gdb, or one in this process). Run without it",
+    999: "the NVIDIA driver is missing or too old for this libcupti; check nvidia-smi",
 }
 _REQUESTED = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
@@ -122,7 +122,7 @@ class Cupti:
         """
         self._check_process()
         if self._stuck:
-            raise BackendError("CUPTI did not return from the end of an earlier window; measure in a new process")
+            raise BackendError("CUPTI still hangs at the end of an earlier window. Run this test in a new process")
         if not self._registered:
             self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
             self._registered = True
@@ -166,8 +166,8 @@ class Cupti:
             self._filled.clear()
             raise BackendError(
                 f"CUPTI dropped {dropped or 'some'} records: more than fit into"
-                f" {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB, or into this machine's memory. Measure less in one window:"
-                " fewer rounds, or windows inside the test"
+                f" {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB or this machine's memory. Use fewer rounds, or"
+                " smaller windows inside the test"
             )
         self._check_clock()
         return self._decoder.decode(self._taken())
@@ -249,7 +249,7 @@ class Cupti:
                 self._stuck = False
 
         self._stuck = True
-        within(PATIENCE_S, end, "CUPTI does not return from the end of a window; libcupti 13.0 Update 1 may help")
+        within(PATIENCE_S, end, "CUPTI hangs at the end of a window. Try libcupti 13.0 Update 1 or newer")
 
     def _dropped(self) -> int:
         """Return the number of records dropped since the last call."""
@@ -270,7 +270,7 @@ class Cupti:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise BackendError(
-                "this process was forked from one that uses CUDA, which does not survive a fork. Do not fork:"
+                "this process was forked from one that uses CUDA, which does not work after a fork. Use"
                 " multiprocessing.set_start_method('spawn')"
             )
 
@@ -278,8 +278,8 @@ class Cupti:
         away_s = abs(self.timestamp() - time.time_ns()) / 1e9
         if away_s > CLOCK_S:
             raise BackendError(
-                f"CUPTI's clock is {away_s:.3g} s away from the system's: another profiler in this process"
-                " (torch.profiler does) gave it its own, or the system's was set. Run this test in a process without it"
+                f"CUPTI's clock is {away_s:.3g} s away from the system clock: another profiler (such as torch.profiler)"
+                " changed it. Run this test in a process without that profiler"
             )
 
     def _call(self, function: str, *arguments: object) -> None:

@@ -43,9 +43,9 @@ class Driver:
         self.remember_devices()
         status = self._library.cuInit(0)
         if status == _NO_DEVICE or (status == 0 and not self._count()):
-            return "the NVIDIA driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES"
+            return "the NVIDIA driver finds no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES"
         if status:
-            return f"the NVIDIA driver cannot be initialised: {self._error(status)}; check nvidia-smi"
+            return f"the NVIDIA driver cannot be initialised: {self._error(status)}. Check nvidia-smi"
         return None
 
     def ignored_devices(self) -> str:
@@ -56,8 +56,8 @@ class Driver:
         if self._visible is None or self._visible == (now,):
             return ""
         return (
-            f"{VISIBLE} is {now!r}, and was {self._visible[0]!r} when opprof initialised CUDA, which goes on with that:"
-            " set it before the first measured test"
+            f"{VISIBLE} changed from {self._visible[0]!r} to {now!r} after CUDA was initialised, and has no effect."
+            " Set it before the first measured test"
         )
 
     def version(self) -> tuple[int, int]:

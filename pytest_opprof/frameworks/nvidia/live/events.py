@@ -24,13 +24,11 @@ from ....sites.chains import UNKNOWN
 from .activity import Work
 from .calls import Calls, synchronizes
 
-_TAKEN = "Another profiler in this process may have taken them (torch.profiler, jax.profiler); run without it"
+_TAKEN = "Another profiler in this process (torch.profiler, jax.profiler) may have taken them. Run without it"
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
-_LOADED = "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"
-_GRAPHS = (
-    " CUPTI before 13.1 Update 1 gives launches of CUDA graphs wrong numbers: install a newer one if CUDA allows it"
-)
-_UNTIMED = "{} kernels or copies were not timed by CUPTI: device times lack them"
+_LOADED = "code was compiled for the GPU or loaded onto it: wall times include that. Use a longer warm-up"
+_GRAPHS = " CUPTI before 13.1 Update 1 numbers graph launches wrongly. Install a newer one if your CUDA allows it"
+_UNTIMED = "CUPTI did not time {} kernels or copies: device times lack them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +143,8 @@ def _asked(calls: Calls, work: Work, span: Span) -> NDArray[np.uint64]:
     alone = work.caller == NOBODY
     if lost := np.count_nonzero(alone & (work.start == 0) & (work.device_ns == ABSENT)):
         raise BackendError(
-            f"CUPTI recorded {lost} kernels or copies without their times and without the calls that asked for them:"
-            " whether they belong to the window is not known. Measure less in one window"
+            f"CUPTI recorded {lost} kernels or copies without times and without the calls that launched them, so they"
+            " may be from outside the window. Measure less in one window"
         )
     asked = np.where(alone, work.start, np.append(calls.start, np.uint64(0))[work.caller])
     for late, starts in (
@@ -192,8 +190,7 @@ def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str
     lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
     if lost:
         raise BackendError(
-            f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: it recorded their launches, but not the"
-            f" kernels. {cause}"
+            f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: it recorded only their launches. {cause}"
         )
 
 
@@ -202,8 +199,8 @@ def _check_copies(log: EventLog, calls: Calls, busy: NDArray[np.bool_], span: Sp
     copies = calls.of(cuda_calls.moves) & span.has(calls.start) & ~calls.failed & ~calls.captured
     if idle := np.count_nonzero(copies & ~busy & span.waited_for(calls)):
         log.remark(
-            f"{idle} of {np.count_nonzero(copies)} calls that copy or set memory did nothing that was recorded, and"
-            " are not counted. PyTorch's profiler records no copies between GPUs; copies of 0 bytes have no record"
+            f"{idle} of {np.count_nonzero(copies)} calls that copy or set memory are not counted: no work was recorded"
+            " for them. Copies of 0 bytes have no record, nor copies between GPUs in PyTorch's profiler"
         )
 
 
@@ -218,15 +215,15 @@ def _check_graphs(log: EventLog, launched: int, idle: int, alone: int, cause: st
     if alone >= idle:
         log.remark(
             f"{idle} launches of CUDA graphs have no work of their own, and {alone} kernels and copies have no launch:"
-            f" these are counted in the round in which they began.{cause}"
+            f" these count in the round in which they began.{cause}"
         )
     elif idle < launched:
         log.remark(f"{idle} of {launched} launches of CUDA graphs did nothing that CUPTI recorded.{cause}")
     else:
         raise BackendError(
             f"CUPTI recorded {launched} launches of CUDA graphs, and"
-            f" {f'only {alone} of their nodes' if alone else 'nothing that they did'}. It may not see a graph that was"
-            f" made before the first window of the process: make it inside one.{cause}"
+            f" {f'only {alone} of their nodes' if alone else 'nothing that they did'}. CUPTI may miss graphs"
+            f" that were made before the first window. Make the graph inside one.{cause}"
         )
 
 
@@ -237,8 +234,8 @@ def check_last_call(calls: Calls, span: Span) -> None:
     """
     if not (calls.start[calls.of(synchronizes)] >= span.end).any():
         raise BackendError(
-            "CUPTI stopped recording inside the window: another profiler was started in this process"
-            " (torch.profiler, jax.profiler, cupy's or nsys' API), and CUPTI serves one. Run this test without it"
+            "CUPTI stopped recording inside the window: another profiler was started (torch.profiler, jax.profiler,"
+            " cupyx.profiler, nsys). Run this test without it"
         )
 
 

@@ -29,9 +29,8 @@ def opened() -> Cupti:
         except OSError as error:
             tried.append(str(error))
     raise BackendError(
-        "libcupti is not found; install the one of your CUDA version: pip install nvidia-cuda-cupti-cu12 (CUDA 12) or"
-        " nvidia-cuda-cupti (CUDA 13); pytest-opprof[cupy-cuda12] and pytest-opprof[cupy] bring it, too. Or set"
-        f" {VARIABLE} to its file" + (f". Tried: {tried[0]}" if tried else "")
+        f"libcupti is not found{f' ({tried[0]})' if tried else ''}. Install it (pip install nvidia-cuda-cupti-cu12 for"
+        f" CUDA 12, nvidia-cuda-cupti for CUDA 13), or set {VARIABLE} to its file"
     )
 
 

@@ -13,7 +13,7 @@ from ....profile.event_log import EventLog
 from .calls import Calls
 from .events import Span
 
-_UNKNOWN_SIZE = "memory of the GPU was allocated outside of CuPy's pools: it is counted, but its size is unknown"
+_UNKNOWN_SIZE = "GPU memory was allocated outside CuPy's pools: the allocations are counted, their sizes are unknown"
 
 
 class Memory:

@@ -72,7 +72,7 @@ def unwatched() -> str:
 @cache
 def _opened() -> tuple[Any, str]:
     """Return pynvml with NVML opened, or why there is none."""
-    what = "whether a GPU is throttled or shared is not watched"
+    what = "GPU throttling and sharing are not checked"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a package of the same name warns that it is superseded
@@ -80,9 +80,9 @@ def _opened() -> tuple[Any, str]:
 
         pynvml.nvmlInit()
     except ImportError:
-        return None, f'{what}: nvidia-ml-py is not installed: pip install "pytest-opprof[cuda]"'
+        return None, f'{what}: nvidia-ml-py is not installed. Run pip install "pytest-opprof[cuda]"'
     except Exception as error:  # another package of that name may fail in any way
-        return None, f"{what}: NVML cannot be opened: {error}; check nvidia-smi"
+        return None, f"{what}: NVML cannot be opened ({error}). Check nvidia-smi"
     return pynvml, ""
 
 
@@ -110,16 +110,16 @@ def _look(nvml: Any, device: int, bus: str, earlier: Look | None) -> Look:
     try:
         handle = nvml.nvmlDeviceGetHandleByPciBusId(bus)
     except Exception as error:
-        why = f"whether GPU {device} was throttled or shared is unknown: NVML does not know {bus}: {error}"
+        why = f"GPU {device} was not checked for throttling and sharing: NVML does not know {bus} ({error})"
         return Look(monotonic_ns(), unknown=(why,))
     try:
         reasons = _answer(nvml, _REASONS, handle)
     except Exception as error:
-        unknown.append(f"whether GPU {device} was throttled is unknown: {error}")
+        unknown.append(f"GPU {device} was not checked for throttling: {error}")
     try:
         others = _others(_answer(nvml, _PROCESSES, handle))
     except Exception as error:
-        unknown.append(f"whether GPU {device} was shared is unknown: {error}")
+        unknown.append(f"GPU {device} was not checked for sharing: {error}")
     now = monotonic_ns()
     if earlier is None or now - earlier.counted_at_ns >= _COUNTED_NS:
         return Look(now, reasons, _counted_ns(nvml, handle), now, others, tuple(unknown))
@@ -154,7 +154,7 @@ def _others(listed: Sequence[Any]) -> tuple[str, ...]:
     """
     ours = [process for process in listed if is_of_this_run(process.pid)]
     if not ours and len(listed) != 1:
-        raise LookupError(f"NVML lists {len(listed)} processes, none of them this one; in a container: --pid=host")
+        raise LookupError(f"NVML lists {len(listed)} processes, but not this one. In a container, use --pid=host")
     # On a GPU with several instances (MIG) each instance has its own cores and memory.
     instances = {getattr(process, "gpuInstanceId", None) for process in ours}
     others = [p for p in listed if p not in ours and getattr(p, "gpuInstanceId", None) in instances]
@@ -168,12 +168,12 @@ def tell(log: EventLog, before: Mapping[int, Look], after: Mapping[int, Look], d
         return
     for device in devices:
         if device not in after:
-            why = f"whether GPU {device} was throttled or shared is unknown: its primary context is not in use"
+            why = f"GPU {device} was not checked for throttling and sharing: its primary context is not in use"
             log.remark(why)
             continue
         log.disturbed += disturbances(device, before.get(device), after[device])
         if _is_held(_SW_POWER_CAP, before.get(device), after[device]):
-            log.remark(f"GPU {device} works at its power cap: how fast it is depends on how warm it is")
+            log.remark(f"GPU {device} runs at its power cap: its speed depends on its temperature")
         for why in after[device].unknown:
             log.remark(why)
 

@@ -27,7 +27,7 @@ def check_blocking() -> None:
     """Check that launches block from the start of the process. Raises BackendError if they do not."""
     if os.environ.get(BLOCKING) != "1":
         raise BackendError(
-            "sync timing needs launches that block from the start of the process: run pytest --opprof-timing=sync, or"
+            "sync timing needs launches that block from the start of the process. Run pytest --opprof-timing=sync, or"
             f" set {BLOCKING}=1"
         )
 
@@ -70,6 +70,6 @@ def _check_blocked(calls: Calls, caller: NDArray[np.int64], start: NDArray[np.ui
     late = np.count_nonzero(start[launched] > calls.end[caller[launched]])
     if late * 2 > np.count_nonzero(launched):
         raise BackendError(
-            f"sync timing needs launches that block, and {late} kernels began after their launches had returned: CUDA"
-            f" was initialised before {BLOCKING}=1 was set. Run pytest --opprof-timing=sync, and initialise CUDA later"
+            f"sync timing needs launches that block, but {late} kernels began after their launches returned: CUDA was"
+            f" initialised before {BLOCKING}=1 was set. Run pytest --opprof-timing=sync, and initialise CUDA later"
         )

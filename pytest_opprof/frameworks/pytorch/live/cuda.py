@@ -41,20 +41,16 @@ from .kineto import NO_SHAPE, Activity, Call, Op, Recorded, recorded
 from .marks import MARK, check_all
 
 KERNELS_LOST = (
-    "A known cause is https://github.com/pytorch/pytorch/issues/192021: after idle time a session of torch's profiler"
-    " loses as many kernels as there were sessions before it, with CUPTI 12.6 Update 2 to 13.0. There were more"
-    " sessions than opprof allows for, or CUDA was initialised inside the window: do that before, or in a warm-up."
-    " Measure fewer tests in one process. A launch that failed has no kernel either"
+    "Known cause: https://github.com/pytorch/pytorch/issues/192021 (CUPTI 12.6 Update 2 to 13.0). Initialise CUDA"
+    " before the window or in a warm-up, and measure fewer tests in one process"
 )
 _NOT_RECORDED = (
-    "torch's profiler recorded no call of CUDA at the end of the window, not even its own wait: another profiler has"
-    " CUPTI (Nsight, a second collector in this process), its buffer was full, or TEARDOWN_CUPTI=1 is set. Run this"
-    " test without these, or measure less in one test"
+    "torch's profiler recorded no call of CUDA at the end of the window: another profiler has CUPTI, the buffer was"
+    " full, or TEARDOWN_CUPTI=1 is set. Run this test without these, or measure less in one test"
 )
 _UNLINKED = (
-    "{} kernels and copies have no recorded call: they are counted in the round in which they began. Of the driver's"
-    " calls torch's profiler records few beside launches of kernels, so copies of Numba, JAX and PyCUDA have none, and"
-    " their waits are not counted. Without torch in the process, opprof records them all"
+    "{} kernels and copies have no recorded call: they count in the round in which they began. torch's profiler misses"
+    " most driver calls of Numba, JAX and PyCUDA, their waits too. Without torch imported, opprof records them all"
 )
 # The op of a kernel that an op launched: a part of that op, as the launch is.
 _OF_ITS_OP = "cudaLaunchKernel"

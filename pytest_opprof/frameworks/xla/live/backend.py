@@ -27,8 +27,8 @@ from .traced import Traced
 _INSTALL = 'jax is not installed: pip install "pytest-opprof[jax]"'
 _FIRST = (0, 7, 2)
 _TOO_OLD = (
-    "jax {installed} is installed, and opprof records jax 0.7.2 or newer: pip install -U jax, or measure without it"
-    " (--opprof-backend names the backends)"
+    "jax {installed} is installed, and opprof records jax 0.7.2 or newer. Run pip install -U jax, or leave jax out of"
+    " --opprof-backend"
 )
 _ON_CPU = "cpu"
 _ON_GPU = frozenset(["gpu", "cuda", "rocm"])

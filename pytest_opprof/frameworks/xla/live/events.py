@@ -133,9 +133,11 @@ def _kernel(log: EventLog, module: HloModule, name: str, ran: set[str]) -> Kerne
     try:
         found = kernel(module, name, ran)
     except TooManyOpsError as error:
-        raise BackendError(f"{error}: leave the test out of opprof, or make the loop shorter") from None
+        raise BackendError(
+            f"{error}. Make the loop shorter, or leave the test out with @pytest.mark.opprof(False)"
+        ) from None
     for guess in found.guesses if found else ():
-        log.remark(f"{module.name} runs {guess} in one kernel: counted once, as the program does not tell how often")
+        log.remark(f"{module.name} runs {guess} in one kernel: counted once, as its number of runs is unknown")
     return found
 
 

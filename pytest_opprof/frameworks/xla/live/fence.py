@@ -52,7 +52,9 @@ class Fence:
         with compiling(lambda ns, function: made.append(function)), ThreadPoolExecutor(1) as thread:
             thread.submit(compile_all).result()
         if made != [FUNCTION] * len(places):
-            raise BackendError(f"jax {jax.__version__} does not tell what it compiles as {KNOWN} do, but {made}")
+            raise BackendError(
+                f"opprof does not know jax {jax.__version__}: it reports compiling {made}. Install {KNOWN}"
+            )
         self.devices = devices
         self.calls = len(places)
         """The number of programs that it calls."""
@@ -67,4 +69,4 @@ class Fence:
             with jax.disable_jit(False), jax.profiler.TraceAnnotation(ANNOTATION):
                 jax.block_until_ready([program(x) for program, x in self._programs])
         except Exception as error:
-            raise BackendError(f"JAX could not run a program of opprof's to wait for the test's: {error}") from error
+            raise BackendError(f"JAX failed to run opprof's own program, which waits for the test: {error}") from error

@@ -81,14 +81,14 @@ class Programs:
             fitting = [each for each in candidates if _fits(each.module, program, names)]
             if not fitting:
                 raise BackendError(
-                    f"the program {program.name} ran, but JAX no longer has it; keep the result of jax.jit"
-                    " until the test is over"
+                    f"the program {program.name} ran, but JAX has dropped it. Keep the result of jax.jit until the test"
+                    " is over"
                 )
             first = fitting[0].module
             if any(_contents(each.module, names) != _contents(first, names) for each in fitting[1:]):
                 raise BackendError(
                     f"several programs {program.name} were loaded from JAX's cache on disk, and its profiler does not"
-                    " tell which of them ran; measure without the cache: JAX_ENABLE_COMPILATION_CACHE=false"
+                    " name the one that ran. Disable the cache: JAX_ENABLE_COMPILATION_CACHE=false"
                 )
             found[program] = fitting[0]
         return found

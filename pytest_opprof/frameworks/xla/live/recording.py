@@ -118,9 +118,11 @@ class Recording:
                     for event in line.events:
                         found._add(event, number)
         except Broken as error:
-            raise BackendError(f"JAX's profiler returned data that is not an XSpace: {error}") from None
+            raise BackendError(
+                f"JAX's profiler returned data that is not an XSpace ({error}). Install {KNOWN}"
+            ) from None
         except KeyError as error:
-            raise BackendError(f"JAX's profiler does not tell the {error} of an op; {KNOWN} do") from None
+            raise BackendError(f"JAX's profiler does not report the {error} of an op. Install {KNOWN}") from None
         found.ran = sorted(found._timed())
         for times in (found.calls, found.asked, found.done, found.lines, found.marks, found.fences):
             times.sort()
@@ -142,23 +144,21 @@ class Recording:
             or len(ran) < (waits - 1) * fence.executions
         ):
             raise BackendError(
-                f"JAX's profiler recorded {len(self.marks)} of {marks} marks, and of opprof's own programs, by which it"
-                f" waits, {calls} of {waits * fence.calls} calls and {len(ran)} of {waits * fence.executions}"
-                f" executions: another profiler took the session away, or this version of JAX records otherwise"
-                f" ({KNOWN} are known)"
+                f"JAX's profiler lost events: it recorded {len(self.marks)} of {marks} marks, {calls} of"
+                f" {waits * fence.calls} calls and {len(ran)} of {waits * fence.executions} executions of opprof's own"
+                f" programs. Run without another profiler, and with {KNOWN}"
             )
         end = self.fences[-1].start
         asked, done = bisect_left(self.asked, end), bisect_left(self.done, (end,))
         if asked > done:
             raise BackendError(
-                f"{asked - done} of {asked - (waits - 1) * fence.executions} programs that were called did not end in"
-                " the window: another thread called them and did not wait (jax.block_until_ready there), or the call"
-                " raised an error"
+                f"{asked - done} of {asked - (waits - 1) * fence.executions} called programs did not end in the window:"
+                " another thread did not wait for them, or the call raised an error. Call jax.block_until_ready there"
             )
         if asked < done:
             raise BackendError(
-                f"{done - asked} programs ran that were not called in the window: another thread had called them"
-                " before. Wait there for what it called (jax.block_until_ready), before the window"
+                f"{done - asked} programs ran that were not called in the window: another thread called them earlier."
+                " Call jax.block_until_ready there before the window"
             )
 
     def is_in_fence(self, call: Span) -> bool:

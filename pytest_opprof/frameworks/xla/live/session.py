@@ -17,8 +17,8 @@ from .fence import KNOWN
 # The level at which XLA records its kernels.
 _HOST_EVENTS = 2
 _OURS = (
-    "opprof measures this test with JAX's profiler, and a process has one session of it: it cannot be started in here."
-    " Leave the test out of opprof, @pytest.mark.opprof(False), or profile without opprof"
+    "opprof measures this test with JAX's profiler, which has one session per process. Leave the test out with"
+    " @pytest.mark.opprof(False), or profile without opprof"
 )
 
 
@@ -39,7 +39,7 @@ class Session:
             self._session = _profiler.ProfilerSession(options)
         except (ImportError, AttributeError) as error:
             raise BackendError(
-                f"jax {jax.__version__} has another profiler than {KNOWN}, which are known ({error})"
+                f"opprof does not know the profiler of jax {jax.__version__} ({error}). Install {KNOWN}"
             ) from None
 
     def stop(self) -> bytes:
@@ -52,8 +52,8 @@ class Session:
             if "ALREADY_EXISTS" not in str(error):
                 raise
             raise BackendError(
-                "a session of JAX's profiler was running before, and a process has one at a time. Stop it before this"
-                " test (jax.profiler.stop_trace), or leave the test out of opprof"
+                "a session of JAX's profiler was already running. Stop it before this test (jax.profiler.stop_trace),"
+                " or leave the test out with @pytest.mark.opprof(False)"
             ) from None
 
 

@@ -272,7 +272,7 @@ def test_numbers_that_old_versions_give_to_nodes_of_graphs_are_not_trusted(
         assert watch.profile.stats("(unlinked)").calls == (4,)
         ((_, said),) = watch.profile.remarks
         assert said.startswith(
-            "1 launches of CUDA graphs have no work of their own, and 4 kernels and copies have no launch: these are"
+            "1 launches of CUDA graphs have no work of their own, and 4 kernels and copies have no launch: these count"
         )
         assert "before 13.1 Update 1" in said
 
@@ -344,14 +344,14 @@ def test_copies_and_sets_of_which_nothing_was_recorded_are_said(gpu: Gpu, watch:
         gpu.call("cudaMemcpyAsync_v3020", result=1)  # failed
         gpu.call("cudaLaunchHostFunc_v10000")
     assert watch.counts == {"MemcpyHtoD": 1}
-    assert [text.partition(",")[0] for _, text in watch.profile.remarks] == [
-        "2 of 3 calls that copy or set memory did nothing that was recorded"
+    assert [text.partition(":")[0] for _, text in watch.profile.remarks] == [
+        "2 of 3 calls that copy or set memory are not counted"
     ]
 
 
 def test_a_kernel_without_time_and_launch_is_an_error_and_not_left_out(gpu: Gpu, watch: Watch) -> None:
     gpu.untimed = {"untimed"}
-    with pytest.raises(BackendError, match="1 kernels or copies without their times and without"):
+    with pytest.raises(BackendError, match="1 kernels or copies without times and without"):
         with watch.ops():
             gpu.launch("known")
             gpu.unlinked_kernel("untimed", correlation=0)
@@ -359,7 +359,7 @@ def test_a_kernel_without_time_and_launch_is_an_error_and_not_left_out(gpu: Gpu,
 
 def test_a_kernel_that_is_lost_is_an_error_and_not_a_smaller_count(gpu: Gpu, watch: Watch) -> None:
     gpu.loses = {"lost"}
-    with pytest.raises(BackendError, match=r"CUPTI lost 2 of 3 kernels: it recorded their launches"):
+    with pytest.raises(BackendError, match=r"CUPTI lost 2 of 3 kernels: it recorded only their launches"):
         with watch.ops():
             gpu.launch("kept")
             gpu.launch("lost")
@@ -413,7 +413,7 @@ def test_a_kernel_that_cupti_did_not_time_is_counted_and_has_no_time(gpu: Gpu, w
         gpu.launch("untimed")
     assert watch.counts == {"timed": 1, "untimed": 1}
     assert [text for _, text in watch.profile.remarks] == [
-        "1 kernels or copies were not timed by CUPTI: device times lack them"
+        "CUPTI did not time 1 kernels or copies: device times lack them"
     ]
     assert watch.profile.stats("untimed").device_ns is None
     assert watch.profile.total.device_ns == (7,)
@@ -658,12 +658,12 @@ def test_sync_timing_where_launches_do_not_block_is_an_error(
     gpu: Gpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    with pytest.raises(BackendError, match="3 kernels began after their launches had returned: CUDA was init"):
+    with pytest.raises(BackendError, match="3 kernels began after their launches returned: CUDA was init"):
         with backend.collect(Options("sync")):
             for _ in range(3):
                 gpu.launch("my_kernel", 2_000, late_ns=10_000_000)
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING")
-    with pytest.raises(BackendError, match=r"run pytest --opprof-timing=sync, or set CUDA_LAUNCH_BLOCKING=1$"):
+    with pytest.raises(BackendError, match=r"Run pytest --opprof-timing=sync, or set CUDA_LAUNCH_BLOCKING=1$"):
         with backend.collect(Options("sync")):
             pass
 
@@ -676,7 +676,7 @@ def test_code_that_is_loaded_in_a_round_is_said_aloud(gpu: Gpu, backend: CudaBac
                 gpu.call("cuModuleLoadData")
     profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
     assert profile.remarks == (
-        (1, "code was compiled for the GPU or loaded onto it: wall times include that; a longer warm-up keeps it out"),
+        (1, "code was compiled for the GPU or loaded onto it: wall times include that. Use a longer warm-up"),
     )
 
 
@@ -722,7 +722,7 @@ def test_gpus_that_the_program_chooses_too_late_are_said_to_be_ignored(
     with watch.ops():
         pass
     ((_, said),) = watch.profile.remarks
-    assert said.startswith("CUDA_VISIBLE_DEVICES is '0', and was '1' when opprof initialised CUDA")
+    assert said.startswith("CUDA_VISIBLE_DEVICES changed from '1' to '0' after CUDA was initialised")
 
 
 def test_what_a_window_that_ended_in_an_error_left_running_is_not_in_the_next(gpu: Gpu, watch: Watch) -> None:
@@ -837,7 +837,7 @@ def test_what_others_get_from_cuda_is_counted_and_its_size_is_not_known(gpu: Gpu
     assert memory.profile.allocations == (3,)
     assert memory.profile.peak_memory is None
     ((_, said),) = memory.profile.remarks
-    assert said.startswith("memory of the GPU was allocated outside of CuPy's pools")
+    assert said.startswith("GPU memory was allocated outside CuPy's pools")
 
 
 def test_a_program_without_cupy_allocates_by_calls_of_cuda(
@@ -930,11 +930,11 @@ Weather = Callable[[pytest.MonkeyPatch, Gpu], None]
     ("weather", "words", "in_use"),
     [
         (no_driver, r"no NVIDIA driver \(libcuda.so.1\)", False),
-        (no_device, "the NVIDIA driver finds no GPU; check nvidia-smi", False),
-        (torch_owns, "torch with CUDA is imported, and its profiler owns CUPTI", False),
-        (nsys, "Nsight Systems records this process.* run pytest --opprof without nsys", True),
-        (too_new, r"libcupti.stand-in is of CUDA 13, the driver supports 12.4; install nvidia-cuda-cupti-cu12", True),
-        (other_runtime, "is of CUDA 13, this process runs CUDA 12; .*OPPROF_LIBCUPTI", True),
+        (no_device, "the NVIDIA driver finds no GPU. Check nvidia-smi", False),
+        (torch_owns, "torch with CUDA is imported and its profiler owns CUPTI", False),
+        (nsys, "Nsight Systems records this process.* Run pytest --opprof without nsys", True),
+        (too_new, r"libcupti.stand-in is of CUDA 13, the driver supports 12.4. Install nvidia-cuda-cupti-cu12", True),
+        (other_runtime, "is of CUDA 13, this process runs CUDA 12. .*OPPROF_LIBCUPTI", True),
         (no_library, "libcupti is not found", True),
     ],
 )
@@ -953,7 +953,7 @@ def test_bad_weather_is_one_line_that_says_what_to_do(
 def test_a_flush_that_hangs_is_an_error_of_the_window(gpu: Gpu, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupti, "PATIENCE_S", 0.01)
     gpu.hangs["cuptiActivityFlushAll"] = threading.Event()
-    with pytest.raises(BackendError, match="CUPTI does not return from the end of a window"):
+    with pytest.raises(BackendError, match="CUPTI hangs at the end of a window"):
         with watch.ops():
             gpu.launch("my_kernel")
     gpu.hangs["cuptiActivityFlushAll"].set()
@@ -1173,7 +1173,7 @@ def test_a_mark_that_asks_for_sync_timing_says_which_flag_it_needs(
     )
     result = run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*sync timing needs launches that block from the start of the process: run pytest*"])
+    result.stdout.fnmatch_lines(["*sync timing needs launches that block from the start of the process. Run pytest*"])
 
 
 @pytest.mark.processes

@@ -153,9 +153,9 @@ def test_a_machine_without_memory_drops_records_and_says_so(
 @pytest.mark.parametrize(
     ("function", "status", "words"),
     [
-        ("cuptiActivityEnable", 39, "another profiler has it: nsys, ncu"),
+        ("cuptiActivityEnable", 39, r"another profiler uses CUPTI \(nsys, ncu"),
         ("cuptiActivityEnable", 35, "NVreg_RestrictProfilingToAdminUsers"),
-        ("cuptiActivityEnable", 15, "no working NVIDIA driver"),
+        ("cuptiActivityEnable", 15, "the NVIDIA driver is missing or too old"),
         ("cuptiActivityRegisterCallbacks", 999, "too old for this libcupti"),
         ("cuptiActivityEnable", 21, r"STAND_IN_ERROR \(21\) from cuptiActivityEnable$"),
     ],
@@ -193,9 +193,9 @@ def test_an_end_that_does_not_return_ends_with_a_message_and_no_further_window_t
     monkeypatch.setattr(cupti, "PATIENCE_S", 0.01)
     gpu.hangs[where] = threading.Event()
     library.enable()
-    with pytest.raises(BackendError, match=r"CUPTI does not return from the end of a window.* Gave up after 0.01 s"):
+    with pytest.raises(BackendError, match=r"CUPTI hangs at the end of a window.* Gave up after 0.01 s"):
         library.disable()
-    with pytest.raises(BackendError, match="did not return from the end of an earlier window"):
+    with pytest.raises(BackendError, match="CUPTI still hangs at the end of an earlier window"):
         library.enable()
     gpu.hangs[where].set()
 

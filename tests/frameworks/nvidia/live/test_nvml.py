@@ -63,8 +63,8 @@ def test_without_a_driver_the_real_package_says_so_and_nothing_is_looked_at(gpu:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
-        missing = "NVML cannot be opened: NVML Shared Library Not Found; check nvidia-smi"
-        said = f"whether a GPU is throttled or shared is not watched: {missing}"
+        missing = "NVML cannot be opened (NVML Shared Library Not Found). Check nvidia-smi"
+        said = f"GPU throttling and sharing are not checked: {missing}"
         assert nvml.unwatched() == said
         assert nvml.look(Driver(gpu)) == {}
         assert told({}, {}, 0) == ([], [said])
@@ -75,10 +75,8 @@ def test_without_a_driver_the_real_package_says_so_and_nothing_is_looked_at(gpu:
 @pytest.mark.usefixtures("_not_opened_yet")
 def test_without_the_package_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvml.unwatched() == (
-        "whether a GPU is throttled or shared is not watched: nvidia-ml-py is not installed:"
-        ' pip install "pytest-opprof[cuda]"'
-    )
+    said = 'nvidia-ml-py is not installed. Run pip install "pytest-opprof[cuda]"'
+    assert nvml.unwatched() == f"GPU throttling and sharing are not checked: {said}"
 
 
 @pytest.mark.usefixtures("_not_opened_yet")
@@ -94,7 +92,7 @@ def test_a_package_that_warns_that_it_is_superseded_will_do(tmp_path: Path, monk
 @pytest.mark.usefixtures("_not_opened_yet")
 def test_a_package_of_that_name_that_is_another_one_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", ModuleType("pynvml"))
-    assert "NVML cannot be opened: module 'pynvml' has no attribute 'nvmlInit'" in nvml.unwatched()
+    assert "NVML cannot be opened (module 'pynvml' has no attribute 'nvmlInit'" in nvml.unwatched()
 
 
 def test_what_the_real_package_is_asked_for_is_there() -> None:
@@ -116,7 +114,7 @@ def test_a_gpu_is_found_by_where_it_is_whatever_number_it_has_in_cuda(gpu: Gpu, 
     looks = nvml.look(Driver(gpu))
     assert looks[1].reasons == 0x20
     assert told(looks, looks, 1) == (["GPU 1 was throttled: SW thermal slowdown"], [])
-    unknown = "whether GPU 0 was throttled or shared is unknown: NVML does not know 0000:3B:00.0: Not Found"
+    unknown = "GPU 0 was not checked for throttling and sharing: NVML does not know 0000:3B:00.0 (Not Found)"
     assert told(looks, looks, 0) == ([], [unknown])
 
 
@@ -124,7 +122,7 @@ def test_a_gpu_that_this_process_has_not_set_up_is_not_asked_about(gpu: Gpu, sai
     gpu.has_context = False
     assert nvml.look(Driver(gpu)) == nvml.look(None) == {}
     assert said.asked == []
-    unknown = "whether GPU 0 was throttled or shared is unknown: its primary context is not in use"
+    unknown = "GPU 0 was not checked for throttling and sharing: its primary context is not in use"
     assert told({}, {}, 0) == ([], [unknown])
 
 
@@ -151,7 +149,7 @@ def test_what_nvml_does_not_answer_is_a_remark_of_every_window(gpu: Gpu, said: N
         "Not Supported",
     )
     looks = nvml.look(Driver(gpu))
-    unknown = [f"whether GPU 0 was {what} is unknown: Not Supported" for what in ("throttled", "shared")]
+    unknown = [f"GPU 0 was not checked for {what}: Not Supported" for what in ("throttling", "sharing")]
     assert told(looks, looks, 0) == ([], unknown)
     assert told(looks, looks, 0) == ([], unknown)
 
@@ -190,8 +188,8 @@ def test_nobody_is_accused_where_the_processes_are_numbered_as_outside_the_conta
     gpu: Gpu, said: Nvml, listed: int
 ) -> None:
     said.processes = [process(STRANGER + n) for n in range(listed)]
-    lists = f"NVML lists {listed} processes, none of them this one; in a container: --pid=host"
-    assert told({}, nvml.look(Driver(gpu)), 0) == ([], [f"whether GPU 0 was shared is unknown: {lists}"])
+    lists = f"NVML lists {listed} processes, but not this one. In a container, use --pid=host"
+    assert told({}, nvml.look(Driver(gpu)), 0) == ([], [f"GPU 0 was not checked for sharing: {lists}"])
 
 
 def test_the_only_process_that_is_listed_is_this_one_whatever_its_number(gpu: Gpu, said: Nvml) -> None:
@@ -240,7 +238,7 @@ def test_a_gpu_is_throttled_for_what_it_was_not_set_up_for(reasons: int, words: 
 
 def test_a_gpu_at_its_power_cap_is_a_remark_since_some_always_are(said: Nvml) -> None:
     capped = Look(1, 0x04)
-    remark = "GPU 0 works at its power cap: how fast it is depends on how warm it is"
+    remark = "GPU 0 runs at its power cap: its speed depends on its temperature"
     assert told({0: Look(0)}, {0: capped}, 0) == ([], [remark])
     assert told({0: Look(0)}, {0: Look(1, 0x05)}, 0) == ([], [])
 

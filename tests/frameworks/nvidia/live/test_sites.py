@@ -157,7 +157,7 @@ def test_where_cupti_takes_no_number_no_line_is_known_and_the_window_counts(
         gpu.launch("mine")
     assert seen.by_line("mine") == {"no line": 2}
     ((_, said),) = seen.profile.remarks
-    assert said.startswith("source lines of work on the GPU are unknown: CUPTI reports STAND_IN_ERROR (21) from")
+    assert said.startswith("source lines of GPU work are unknown: CUPTI reports STAND_IN_ERROR (21) from")
 
 
 def test_a_process_whose_lines_cannot_be_traced_counts_and_says_why(

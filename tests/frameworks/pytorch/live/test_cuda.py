@@ -288,8 +288,8 @@ def test_a_node_of_a_graph_is_not_blamed_on_a_call_that_launches_none() -> None:
     assert profile.stats("(unlinked)").calls == (1,)
     assert [text.split(",")[0] for _, text in profile.remarks] == [
         "1 launches of CUDA graphs have no work of their own",
-        "1 kernels and copies have no recorded call: they are counted in the round in which they began. Of the driver's"
-        " calls torch's profiler records few beside launches of kernels",
+        "1 kernels and copies have no recorded call: they count in the round in which they began. torch's profiler"
+        " misses most driver calls of Numba",
     ]
 
 
@@ -382,7 +382,7 @@ def test_sync_timing_takes_an_op_from_before_its_launches_to_after_their_ends(mo
     profile = filled(15, 63).freeze()
     assert numbers(profile) == {"MatMul": (1, 100)}  # as long as the op took the host, dispatching included
     assert [found.fastest_ns for found in profile.kernels or ()] == [20 + 20]
-    with pytest.raises(BackendError, match="and 2 kernels began after their launches had returned"):
+    with pytest.raises(BackendError, match="but 2 kernels began after their launches returned"):
         filled(50, 90)
 
 
@@ -531,7 +531,7 @@ def test_what_is_before_the_begin_or_after_the_end_is_not_the_programs() -> None
     assert session.between(0, 100).loaded == [5]
     torch_cuda.check_waited(session, 100)
     assert numbers(profile_of(session.between(0, 100))) == {"MatMul": (1, 3)}
-    with pytest.raises(BackendError, match="recorded no call of CUDA at the end of the window, not even its own wait"):
+    with pytest.raises(BackendError, match="recorded no call of CUDA at the end of the window: another"):
         torch_cuda.check_waited(session, 102)
 
 

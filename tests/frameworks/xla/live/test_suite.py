@@ -185,8 +185,8 @@ def test_a_profiler_of_the_users_is_said_around_and_inside(pytester: pytest.Pyte
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "opprof could not measure *::test_around: a session of JAX's profiler was running before, and a process *",
-            "*BackendError: opprof measures this test with JAX's profiler, and a process has one session of it: it *",
+            "opprof could not measure *::test_around: a session of JAX's profiler was already running. Stop it *",
+            "*BackendError: opprof measures this test with JAX's profiler, which has one session per process. *",
         ]
     )
 
