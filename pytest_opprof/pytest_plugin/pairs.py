@@ -173,8 +173,7 @@ class Found:
     def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
         name = result.name
         runs = tuple(after for _, after in self._runs(test, name))
-        budget = [finding for finding in result.findings if finding.breaks_budget and not finding.adds]
-        window = JudgedWindow(result, budget, processes=runs, limits=result.limits)
+        window = JudgedWindow(result, result.broken, processes=runs, limits=result.limits)
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
         before, after = self._sites.get(test, ({}, {}))

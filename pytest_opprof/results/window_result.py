@@ -21,7 +21,7 @@ from ..sites.places import Amount
 from ..units import format_bytes, format_flops
 from ..verdict.changed import Changed, titles
 from ..verdict.coarse import Coarse
-from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Finding, LimitResult
+from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Broken, Finding, LimitResult
 from ..verdict.quantities import FACTS, SUMS, as_a_whole
 from ..verdict.verdicts import Verdict
 
@@ -272,6 +272,18 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     def unknown_lines(self) -> list[str]:
         """The sentences about source lines that are unknown, with the reasons."""
         return unknown_lines(self.titles, self.sites_lost, self.base_sites_lost)
+
+    @property
+    def broken(self) -> list[Broken]:
+        """The numbers that break limits of the budget."""
+        found = [Broken.of(limit) for limit in self.limits if limit.is_broken and limit.used]
+        only = next((limit for limit in self.limits if limit.rule == "only"), None)
+        for each in self.findings:
+            if only and each.rule == "only" and each.op and not each.adds:
+                found.append(Broken.of_only(each.op, max(self.ops[each.op].calls), only))
+            elif each.rule == "top" and not each.adds:
+                found.append(Broken("top", None, "top", each.text, "", each.short))
+        return found
 
     @property
     def titles(self) -> dict[str, str]:

@@ -13,9 +13,8 @@ from ..errors import UsageError
 from ..ops import names
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
 from ..python_calls.names import PREFIX
-from ..units import plural
 from . import python_limits
-from .findings import Broken, LimitResult
+from .findings import NO_OP, Broken, LimitResult
 from .quantities import OF_PYTHON, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
 
 if TYPE_CHECKING:
@@ -195,8 +194,9 @@ class Budget:
                 why = _why_no_bytes(profile, profile.without_bytes(op, aliases, known))
             yield from (_judged(limit, op, _of_op(profile, stats, limit, why)) for limit in limits)
         if self.only is not None:
-            broken = list(_beyond_only(profile, self.only, aliases, known))
-            yield LimitResult("only", ", ".join(self.only) or "no op", is_broken=bool(broken)), broken
+            beyond = _beyond_only(profile, self.only, aliases, known)
+            limit_to = LimitResult("only", ", ".join(self.only) or NO_OP, is_broken=bool(beyond))
+            yield limit_to, [Broken.of_only(op, calls, limit_to) for op, calls in beyond.items()]
         if self.top is not None:
             broken = list(_beyond_top(profile, self.top, aliases, known))
             yield LimitResult("top", ", ".join(self.top), is_broken=bool(broken)), broken
@@ -216,13 +216,7 @@ def _judged(limit: Limit, op: str | None, values: Sequence[float]) -> tuple[Limi
     lowest, highest, budget = write(low, digits), write(high, digits), limit.written(digits)
     used = lowest if lowest == highest else f"{lowest}..{highest}"
     result = LimitResult(what.name, budget, op, used, high / limit.most if limit.most else None, is_broken)
-    if not is_broken:
-        return result, []
-    if op and what.name == "calls":
-        now, short = f"{op}: {plural(used, 'call')}", op
-    else:
-        now, short = f"{op}: {what.text} {used}" if op else f"{what.called}: {used}", _of(limit, op)
-    return result, [Broken(what.name, op, what.name, now, budget, f"{short} {used}, budget {budget}")]
+    return result, [Broken.of(result)] if is_broken else []
 
 
 def parse_pair(text: str) -> Budget:
@@ -285,10 +279,6 @@ def _names(key: str, value: object) -> tuple[str, ...]:
     raise UsageError(f"op_budget({key}={value!r}): write a list of op names, such as {key}=['MatMul', 'Softmax']")
 
 
-def _of(limit: Limit, op: str | None) -> str:
-    return f"{limit.what.text} {'by' if limit.what.name == 'bytes' else 'of'} {op}" if op else limit.what.text
-
-
 def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
     values, quantity = limit.what.of_whole(profile), limit.what
     why = quantity.unknown(profile) if values is None and quantity.unknown else ""
@@ -318,22 +308,25 @@ def _measured(
     profile: OpProfile, limit: Limit, op: str | None, values: Sequence[float] | None, why: str = ""
 ) -> Sequence[float]:
     if limit.what.is_noisy and profile.environment.device == "cpu" and profile.disturbed:
-        raise UsageError(f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {'; '.join(profile.disturbed)}")
+        raise UsageError(
+            f"the limit on {limit.what.of(op)} ({limit}) cannot be checked: {'; '.join(profile.disturbed)}"
+        )
     if values is None:
         why = why or f"{_frameworks(profile)} does not measure it here"
-        raise UsageError(f"the limit on {_of(limit, op)} ({limit}) cannot be checked: {why}")
+        raise UsageError(f"the limit on {limit.what.of(op)} ({limit}) cannot be checked: {why}")
     return values
 
 
 def _beyond_only(
     profile: OpProfile, only: Sequence[str], aliases: Mapping[str, str] | None, known: Collection[str]
-) -> Iterator[Broken]:
+) -> dict[str, int]:
+    """Return the calls of the ops that are not allowed."""
     allowed = _as_ops(profile, only, aliases, known)
-    for stats in profile.ops:
-        if not any(stats.op == name or fnmatchcase(stats.op, name) for name in allowed):
-            now, short = f"{stats.op}: {plural(stats.most_calls, 'call')}", f"{stats.op} {stats.most_calls}, budget 0"
-            rule = f"only {', '.join(only)} may run" if only else "no op may run"
-            yield Broken("only", stats.op, "calls", now, "0", short, f", but {rule}")
+    return {
+        stats.op: stats.most_calls
+        for stats in profile.ops
+        if not any(stats.op == name or fnmatchcase(stats.op, name) for name in allowed)
+    }
 
 
 def _beyond_top(

@@ -8,8 +8,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..profile.site_calls import SourceLine
+from ..units import plural
 from .quantities import QUANTITIES, SHARE_OF_TIME, words
 
+NO_OP = "no op"
 RANKS, RANKS_DIFFER, OVER_BUDGET = "ranks", "ranks differ", "over budget"
 _REGRESSIONS = words(worse=True)
 _LIMITS = frozenset([*QUANTITIES, SHARE_OF_TIME.name, "only", "top"])
@@ -56,6 +58,17 @@ class Finding(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         return [*found, *([self.rule] if self.is_regression else [])]
 
 
+class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A limit of the test's budget, and its use."""
+
+    rule: Annotated[str, Meta(description="The limited quantity, as in a cause: calls, device_time, only.")]
+    limit: Annotated[str, Meta(description="As people write it, with its unit.")]
+    op: Annotated[str | None, Meta(description="The op's name in the budget; null for the whole window.")] = None
+    used: Annotated[str, Meta(description="The use, as people write it; empty for only and top.")] = ""
+    share: Annotated[float | None, Meta(description="The use as a share of the upper limit; null if that is 0.")] = None
+    is_broken: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Broken:
     """A number that breaks a limit of the budget. Its text is composed here, or together with the base's number."""
@@ -73,8 +86,25 @@ class Broken:
     instead: str = ""
     """The limit in words, if it is not told as a number."""
 
+    @classmethod
+    def of(cls, limit: LimitResult) -> Broken:
+        """Return the number that breaks a numeric *limit*."""
+        rule, op, used = limit.rule, limit.op, limit.used
+        what = QUANTITIES.get(rule, SHARE_OF_TIME)
+        if op and rule == "calls":
+            now, short = f"{op}: {plural(used, 'call')}", op
+        else:
+            now, short = f"{op}: {what.text} {used}" if op else f"{what.called}: {used}", what.of(op)
+        return cls(rule, op, rule, now, limit.limit, f"{short} {used}, budget {limit.limit}")
+
+    @classmethod
+    def of_only(cls, op: str, calls: int, limit: LimitResult) -> Broken:
+        """Return the *calls* of an *op* that the *limit* ``only`` does not allow."""
+        rule = f", but {'' if limit.limit == NO_OP else 'only '}{limit.limit} may run"
+        return cls("only", op, "calls", f"{op}: {plural(calls, 'call')}", "0", f"{op} {calls}, budget 0", rule)
+
     def __str__(self) -> str:
-        return self.now + (self.instead or f" (budget: {self.limit})")
+        return self.now + (self.instead or (f" (budget: {self.limit})" if self.limit else ""))
 
     @property
     def finding(self) -> Finding:
@@ -85,14 +115,3 @@ class Broken:
     def is_about_time(self) -> bool:
         """Whether it depends on a measured time, which is noisy."""
         return self.rule in ("device_time", "host_time", "share", "top")
-
-
-class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A limit of the test's budget, and its use."""
-
-    rule: Annotated[str, Meta(description="The limited quantity, as in a cause: calls, device_time, only.")]
-    limit: Annotated[str, Meta(description="As people write it, with its unit.")]
-    op: Annotated[str | None, Meta(description="The op's name in the budget; null for the whole window.")] = None
-    used: Annotated[str, Meta(description="The use, as people write it; empty for only and top.")] = ""
-    share: Annotated[float | None, Meta(description="The use as a share of the upper limit; null if that is 0.")] = None
-    is_broken: bool = False

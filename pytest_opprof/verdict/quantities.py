@@ -100,6 +100,10 @@ class Quantity:
         """Its name for a window."""
         return self.whole or self.text
 
+    def of(self, op: str | None) -> str:
+        """Return the quantity of *op*, or of the window, in words: ``bytes moved by Cast``."""
+        return f"{self.text} {'by' if self.name == 'bytes' else 'of'} {op}" if op else self.text
+
 
 def _held_each_round(profile: OpProfile) -> PerRound:
     """Return the memory that each round but the first keeps: growth with every call. The first round fills caches."""

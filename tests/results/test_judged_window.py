@@ -19,7 +19,7 @@ from pytest_opprof.verdict.findings import Finding
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
-from ..conftest import ENVIRONMENT
+from ..conftest import ENVIRONMENT, profile_of
 
 UNTIMED = TimingVerdict(Verdict.INCOMPARABLE, "one round")
 MIB = 2**20
@@ -109,3 +109,16 @@ def test_an_op_with_the_name_of_a_quantity_is_not_that_quantity() -> None:
 def test_a_line_below_a_finding_accepts_nothing() -> None:
     line = Finding("calls", "Cast", "  2 of them at model.py:4")
     assert (line.kinds, line.breaks_budget, line.is_regression) == ([], False, False)
+
+
+def test_a_stored_result_knows_the_numbers_that_break_its_budget() -> None:
+    profile = profile_of([("Cast", 1000)] * 3 + [("Add", 9000)])
+    budget = Budget.parse([], {"Cast": [1, 2, 5], "calls": 3, "only": ["Cast"], "top": ["Cast"], "device_time": "1 us"})
+    limits = [*budget.judged(profile)]
+    broken = [each for _, numbers in limits for each in numbers]
+    window = JudgedWindow(WindowNumbers.of("body", profile), broken, limits=[limit for limit, _ in limits])
+    stored = window.result("CPU", parallel=False, compared=False).broken
+    assert [(str(each), each.short, each.op, each.rule) for each in stored] == [
+        (str(each), each.short, each.op, each.rule) for each in broken
+    ]
+    assert len(stored) == 6
