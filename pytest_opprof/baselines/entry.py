@@ -79,7 +79,7 @@ class WindowBaseline:
         """Return the changed facts, except facts that vary with the ops."""
         vary = any(each.some_vary for each in self.ops.values())
         before = self.comparable(now.python).all_facts
-        return [name for name, _ in compared(before, now.all_facts, "") if not (vary and before[name].varies)]
+        return [name for name, _ in compared(before, now.all_facts) if not (vary and before[name].varies)]
 
     def _allows_ops(self, now: WindowBaseline) -> bool:
         gone = OpCounts(Range(0))

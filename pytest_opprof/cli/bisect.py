@@ -111,13 +111,7 @@ def _tried(words: list[str]) -> tuple[int, str]:
 
 def _judged(run: RunResult, *, is_failed: bool) -> tuple[list[str], str]:
     """Return a line for each regression, and why other tests cannot be judged; *is_failed*: a test failed."""
-    bad = [
-        f"{test.id}: {finding}"
-        for test in run.failing
-        for window in test.windows
-        for finding in window.findings
-        if not finding.adds
-    ]
+    bad = [f"{test.id}: {finding}" for test in run.failing for _, finding in test.causes]
     unknown = [f"{test.id}: {test.status}" for test in run.tests if test.status in _UNKNOWN]
     unknown += [] if run.tests else ["no test was measured"]
     unknown += ["tests fail for other reasons"] if is_failed and not bad and not unknown else []

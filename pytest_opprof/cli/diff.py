@@ -217,7 +217,7 @@ class _OfProfiles:
 
     def is_worse(self) -> bool:
         """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""
-        worse = any(row.verdict.is_regression for row in (*self.diff.rows, self.diff.total))
+        worse = bool(self.diff.worse)
         if self.base.is_cut or (self.now.is_cut and not worse):
             raise TraceError("a file was read in part, so opprof cannot tell whether the second profile is worse")
         if self.diff.times and not worse:

@@ -105,7 +105,7 @@ def _page(arguments: argparse.Namespace) -> bool:
     if timeline and arguments.steps and not timeline.has_steps:
         reading.say(found, "the page has no timeline: the profile does not tell when its steps began")
         timeline = None
-    when = times.of(saved, timeline, arguments.steps is not None) if timeline else None
+    when = times.of(saved, timeline, is_chosen=arguments.steps is not None) if timeline else None
     page.write(arguments.output, profile_page.html(saved, str(arguments.file), when), "-o")
     return False
 

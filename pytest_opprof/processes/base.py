@@ -42,7 +42,7 @@ def base_of(folder: Path, revision: str, environment: Mapping[str, str] = os.env
 
     Raises UsageError, with the command that fetches it, if a shallow clone lacks the commit.
     """
-    repository = _Repository(folder)
+    repository, name = _Repository(folder), "the base"
     if revision == AUTO:
         commit, how = repository.automatic(environment)
     elif "..." in revision:
@@ -51,9 +51,8 @@ def base_of(folder: Path, revision: str, environment: Mapping[str, str] = os.env
             raise UsageError(f"{_FLAG}: {revision!r}: write BRANCH..., the merge base of BRANCH and HEAD")
         commit, how = repository.merge_base(branch)
     else:
-        commit, how = repository.commit(revision), revision
+        commit, how, name = repository.commit(revision), revision, revision
     date, _, subject = repository.git("show", "-s", "--format=%cs%x00%s", commit).partition("\0")
-    name = revision if how == revision else "the base"
     return Base(commit, how, name, date, subject, not repository.differs_from(commit))
 
 

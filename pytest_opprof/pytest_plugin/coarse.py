@@ -20,7 +20,18 @@ from ..python_calls.causes import sleeps_more
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import WindowNumbers
 from ..units import format_ns
-from ..verdict.coarse import PROCESSES, Coarse, Slower, as_before, base_for, is_split_only, slower, together, where
+from ..verdict.coarse import (
+    PROCESSES,
+    Coarse,
+    Slower,
+    as_before,
+    base_for,
+    is_split_only,
+    slower,
+    slower_despite_tracer,
+    together,
+    where,
+)
 from ..verdict.compare import Diff
 from ..verdict.quantities import WALL_TIME
 from .test_run import TestRun
@@ -67,10 +78,16 @@ class Coarsely:
         found, suspects = list[JudgedWindow](), dict[str, _Suspect]()
         for window in windows:
             now, known = window.numbers.coarse, self._base(test, window)
-            if now is None or known is None:
+            if known is None or (now is None and self._settings.sites):
                 found.append(window)
                 continue
             base, elsewhere = known
+            if now is None:
+                # Under coverage or a debugger, fresh processes measure a test that seems much slower.
+                if over := slower_despite_tracer(base, window.numbers.host_ns):
+                    suspects[window.name] = _Suspect(base, elsewhere, over)
+                found.append(replace(window, coarsely=True))
+                continue
             if over := slower(base, now, wall=True, elsewhere=elsewhere):
                 suspects[window.name] = _Suspect(base, elsewhere, over)
             said = [f"{base.split}; judged by the slowest process"] if is_split_only(base, now, elsewhere) else []
@@ -127,7 +144,9 @@ class Coarsely:
             for name, suspect in suspects.items():
                 times = [time for answer in answers for time in self._of(answer, name)]
                 if not times:
-                    return answers[-1].why or "the window was not opened there", busy
+                    is_open = any(name in answer.windows for answer in answers)
+                    lost = "coverage or a debugger traces them, too" if is_open else "the window was not opened there"
+                    return answers[-1].why or lost, busy
                 suspect.seen.append(together(times))
                 suspect.first += times[:1]
             if not any(each.slower(each.seen) for each in suspects.values()):
@@ -150,7 +169,7 @@ class Coarsely:
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found:
-            work = found.work(window.diff.then, *explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
+            work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
             looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
         if waits := suspect.slower(suspect.seen):

@@ -40,7 +40,7 @@ class CoarsePairs:
             return window
         is_sure = sleeps_more(window.base_functions, window.numbers.python)
         if found := self._slower(test, window.name, wall=not self._busy or is_sure):
-            work = found.work(diff.then, *explained(window, found))
+            work = found.work(*explained(window, found))
             confirmed = f"confirmed in {PROCESSES} pairs of processes, in one thread"
             looked = "; ".join(filter(None, [confirmed, window.looked]))
             return replace(window, diff=diff.with_slower(found.name, work), looked=looked)

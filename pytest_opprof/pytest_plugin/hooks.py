@@ -55,7 +55,7 @@ class Hooks:
         self._collected.add([id_of(item)])
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Remember the tests that will run."""
+        """Remember the tests that will run: pytest-xdist adds their group to the ids of collected tests."""
         self._collected.add(map(id_of, session.items))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -30,7 +30,7 @@ from ..python_calls import causes
 from ..python_calls.counted import PythonCalls
 from ..python_calls.names import other_versions
 from ..report import failure
-from ..results.judged_window import DEPENDS, JudgedWindow, limits_of
+from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
 from ..sites.places import Calls
 from ..sites.shown import Shown
@@ -192,13 +192,18 @@ class Judging:
                 self._errors.append(str(error))
         known = base.ops if base else ()
         budget = plan.budget if limited else Budget()
-        broken = budget.check(profile, self._settings.aliases, known, python)
-        limits = list(limits_of(budget, profile, self._settings.aliases, known, python))
+        limits = list(budget.judged(profile, self._settings.aliases, known, python))
         # Recording source lines changes the times.
         run = None if profile.has_sites else run_of(profile, threads)
         runs = (run,) if run else ()
         numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None, python)
-        report = JudgedWindow(numbers, broken, accepted=self._settings.update == "all", processes=runs, limits=limits)
+        report = JudgedWindow(
+            numbers,
+            [each for _, broken in limits for each in broken],
+            accepted=self._settings.update == "all",
+            processes=runs,
+            limits=[limit for limit, _ in limits],
+        )
         if python is not None and python.uncounted and (plan.python or base is None):
             report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
         if base:

@@ -61,8 +61,7 @@ def rank_of(tests: Iterable[TestResult]) -> Rank:
 
 def accepting_all(run: RunResult) -> str:
     """Return the command that accepts all that fails a *run*; empty where it would record nothing."""
-    findings = [each for test in run.failing for window in test.windows for each in window.findings]
-    if run.against or not any(each.is_regression for each in findings):
+    if run.against or not any(each.is_regression for test in run.failing for each in test.findings):
         return ""
     modules = sorted({split_id(test.id)[0] for test in run.failing})
     asked = f" {shlex.join(modules)}" if len(modules) <= _MODULES and all(map(is_file, modules)) else ""
@@ -127,10 +126,19 @@ def by_function(run: RunResult) -> list[Failing]:
     """Return the failing tests by function and by finding, the largest group first."""
     found: dict[tuple[str, object], list[TestResult]] = {}
     for test in run.failing:
-        same = frozenset((window.name, *each.kinds, each.op) for window in test.windows for each in window.findings)
-        found.setdefault((test.id.partition("[")[0], same), []).append(test)
+        found.setdefault((test.id.partition("[")[0], fails_for(test)), []).append(test)
     parts = [Failing(function, tuple(tests), _failing(tests[0])) for (function, _), tests in found.items()]
     return sorted(parts, key=lambda each: -len(each.tests))
+
+
+def fails_for(test: TestResult) -> frozenset[tuple[str | None, ...]]:
+    """Return the kinds of its findings, each with its window and op: equal for tests that fail for the same."""
+    return frozenset((window.name, *each.kinds, each.op) for window in test.windows for each in window.findings)
+
+
+def headlines(test: TestResult) -> list[str]:
+    """Return the causes of a failing test, a line each."""
+    return [("" if window.name == BODY else f"window {window.name}: ") + each.text for window, each in test.causes]
 
 
 def _failing(test: TestResult) -> tuple[WindowResult, ...]:

@@ -19,13 +19,7 @@ def code_quality(run: RunResult) -> str:
     An entry is at the line that causes the finding, where that is known, else at the test. A fingerprint is the same as
     long as the same op of a window breaks the same rule, whatever its numbers are.
     """
-    found = [
-        _entry(test, window, finding, run.against)
-        for test in run.failing
-        for window in test.windows
-        for finding in window.findings
-        if not finding.adds
-    ]
+    found = [_entry(test, *each, run.against) for test in run.failing for each in test.causes]
     return json.dumps(found, indent=1) + "\n"
 
 

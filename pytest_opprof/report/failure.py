@@ -39,11 +39,11 @@ def failure(test: str, windows: Sequence[JudgedWindow], accept: str, shown: Show
     broken, style = [window for window in windows if window.findings], shown.style
     lines: list[TextLine] = []
     for window in broken:
-        what = "op budget exceeded" if window.budget else "op regression" if window.regressions else "ranks differ"
+        what = "op budget exceeded" if window.budget else "op regression" if window.is_worse else "ranks differ"
         lines.append(TextLine(style.write(f"{what}: {titled(test, window.name)}  [{window.environment}]"), "title"))
         lines += [TextLine(style.write(f"  {each}"), "neither" if each.adds else "worse") for each in window.told]
         lines += [TextLine(style.write(f"  ({window.looked})"))] if window.looked else []
-        if accept and window.numbers.rounds == 1 and any(finding.is_about_time for finding in window.budget):
+        if accept and window.numbers.rounds == 1 and any(limit.is_about_time for limit in window.budget):
             lines.append(TextLine(f"  ({_COLD})"))
     for window in broken:
         lines += [TextLine(""), *style.lines(ranks_table(window.ranks_differ))] if window.ranks_differ else []
@@ -57,7 +57,7 @@ def failure(test: str, windows: Sequence[JudgedWindow], accept: str, shown: Show
             lines += [TextLine(""), TextLine(style.write(f"no trace: {window.trace_lacks}"))]
     if accept and broken:
         steps = [_RAISE] if any(window.budget for window in broken) else []
-        steps += [accept] if any(window.regressions for window in broken) else []
+        steps += [accept] if any(window.is_worse for window in broken) else []
         command = style.write(f"to accept this change: {', then '.join(steps)}")
         lines += [TextLine(""), TextLine(command, "command")] if steps else []
     return lines

@@ -13,8 +13,7 @@ from ..results.run_result import RunResult, counted
 from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
-from ..verdict.quantities import as_a_whole, named
-from .causes import Failing, OpChange, accepting_all, by_function, by_op, rank_of
+from .causes import Failing, OpChange, accepting_all, by_function, by_op, headlines, rank_of
 from .ranks import RankSpread, rank_spreads, said
 from .tables import COUNT, Column, Kind, Table
 from .tables import markdown as rendered
@@ -183,12 +182,7 @@ def _differing(calls: Mapping[str, str]) -> str:
 def _details(failing: Failing, against: str) -> Iterator[str]:
     """Yield the findings of a function, its ops and the command that accepts them."""
     several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
-    findings = [
-        ("" if window.name == BODY else f"window {window.name}: ") + finding.text
-        for window in failing.windows
-        for finding in window.findings
-        if not finding.adds
-    ]
+    findings = headlines(failing.tests[0])
     told, more = "; ".join(map(escaped, findings[:_LINES])), len(findings) - _LINES
     and_more = f" and {more} more" if more > 0 else ""
     yield f"<details><summary>▲ {_code(failing.function)}{several}: {told}{and_more}</summary>"
@@ -206,25 +200,19 @@ def _window(window: WindowResult) -> Iterator[str]:
     """Yield the table of a window's ops, and the source lines of the ops that fail it."""
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
-    sums = {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
     yield from rendered(_ops(window), padded=False)
-    number = len(window.rows) - len(sums) if window.rows else len(window.ops)
+    number = len(window.told_rows) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
-    if sums:
-        yield f"- {escaped(as_a_whole(sums))}"
-    titles = {row.op: row.title for row in window.rows}
-    for op in filter(None, dict.fromkeys(finding.op for finding in window.findings)):
-        title = _code(titles.get(op, named(op)))
+    if whole := window.as_a_whole:
+        yield f"- {escaped(whole)}"
+    for op, title in window.titles.items():
         grown = window.grown.get(op, ())
-        told = {each.line for each in grown}
-        others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
         asked = [(f"{each} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
-        others.sort(key=lambda site: -site.calls)
-        asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in others]
+        asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in window.other_sites(op)]
         for what, line in asked[:_LINES]:
-            yield f"- {title}: {what} {_code(str(line).replace('`', ''))}"
+            yield f"- {_code(title)}: {what} {_code(str(line).replace('`', ''))}"
         if len(asked) > _LINES:
-            yield f"- {title}: ... and {plural(len(asked) - _LINES, 'more line')}"
+            yield f"- {_code(title)}: ... and {plural(len(asked) - _LINES, 'more line')}"
     yield from (f"- {escaped(said)}" for said in window.unknown_lines)
     if window.looked:
         yield f"- {escaped(window.looked)}"
@@ -246,8 +234,7 @@ def _ops(window: WindowResult) -> Table:
         Column(""),
     ]
     if window.rows:
-        changed = [row for row in window.rows if not row.is_told_as_a_whole]
-        changed.sort(key=lambda row: row.op not in failing)
+        changed = sorted(window.told_rows, key=lambda row: row.op not in failing)
         rows = [
             [row.title, (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, beside)]
             for row in changed
@@ -282,7 +269,7 @@ def _became(row: RowResult, beside: Mapping[str | None, str]) -> str:
 
 def _accepting(failing: Failing, against: str) -> str:
     """Return the steps that accept the change."""
-    found = [finding for window in failing.windows for finding in window.findings]
+    found = failing.tests[0].findings
     steps = ["raise the limit in its <code>op_budget</code> mark"] if any(each.breaks_budget for each in found) else []
     if any(each.is_regression for each in found) and not against:
         steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))

@@ -10,6 +10,7 @@ from ..profile.range import Range
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, plural
+from ..verdict.changed import calls_vary, split
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import OVER_BUDGET
 from ..verdict.quantities import as_a_whole
@@ -184,23 +185,11 @@ def _busy(numbers: WindowNumbers) -> list[str]:
 
 
 def _split(diff: Diff, change_ns: int) -> str:
-    if diff.calls_vary:
+    if calls_vary(diff.rows):
         return ", not split into more and slower calls: their number varies"
-    ops = [row for row in diff.rows if row.is_op]
-    in_ops, by_calls = sum(row.change_ns for row in ops), sum(row.from_calls_ns for row in ops)
-    by_speed = in_ops - by_calls
-    outside = sum(row.change_ns for row in diff.rows) - in_ops
+    parts = split(diff.rows)
     # Each op was fastest in a round of its own.
-    rest = change_ns - in_ops - outside
-    parts = [
-        (by_calls, "more calls", "fewer calls"),
-        (by_speed, "slower calls", "faster calls"),
-        (outside, "outside ops", "outside ops"),
-        (rest if abs(rest) > _ROUNDED * abs(change_ns) else 0, "all the rest", "all the rest"),
-    ]
-    said = [
-        f"{'+' if ns >= 0 else '-'}{format_ns(abs(ns))} from {costs if ns >= 0 else saves}"
-        for ns, costs, saves in parts
-        if ns
-    ]
+    rest = change_ns - sum(ns for ns, _ in parts)
+    parts += [(rest, "all the rest")] if abs(rest) > _ROUNDED * abs(change_ns) else []
+    said = [f"{'+' if ns >= 0 else '-'}{format_ns(abs(ns))} from {cause}" for ns, cause in parts]
     return f": {', '.join(said)}" if said else ""

@@ -9,7 +9,7 @@ from typing import Any
 from ..escaping import terminal
 from ..machine.ranks import ranks_named
 from ..units import format_ns, format_share, plural
-from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, OpCalls, Range, Spread, Waits
+from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, Between, OpCalls, Spread, Waits
 from .tables import COUNT, EXACT_TIME, NAME, OP, RELATIVE, TIME, Column, Kind, Style, Table
 
 _ALL = "-t 0 shows them"
@@ -88,7 +88,7 @@ def _between_columns(ranks: _Ranks, kind: Kind) -> list[Column]:
     return [Column("min", of_rank), Column("median", kind), Column("max", of_rank), Column("difference", RELATIVE)]
 
 
-def _between(each: Range) -> list[Any]:
+def _between(each: Between) -> list[Any]:
     least, most = (each.least_ns, each.fastest), (each.most_ns, each.slowest)
     return [least, each.median_ns, most, (each.least_ns, each.most_ns)]
 

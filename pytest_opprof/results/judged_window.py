@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
 from ..machine.ranks import on_ranks
 from ..profile.environment import Environment
-from ..profile.op_profile import OpProfile
 from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
-from ..python_calls.counted import PythonCalls
 from ..python_calls.names import PREFIX
 from ..sites.match import Grown, grown
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
-from ..verdict.acceptance import TIME, TRAILER, Acceptance, worse
-from ..verdict.budgets import WINDOW_KEYS, Budget
+from ..verdict.acceptance import TRAILER, Acceptance
+from ..verdict.budgets import WINDOW_KEYS
+from ..verdict.changed import titles
 from ..verdict.compare import Diff, Row
 from ..verdict.consequences import with_consequences
-from ..verdict.findings import RANKS, Finding, joined
+from ..verdict.findings import RANKS, Broken, Finding, LimitResult
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
-from .window_result import GrownLine, LimitResult, RowResult, WindowNumbers, WindowResult, unknown_lines
+from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, unknown_lines
 
 # If FLOPs exceed the tolerance, bytes that grew by less than this are not looked up by line, and vice versa.
 _WORK_GREW = 1.01
@@ -43,7 +42,7 @@ class JudgedWindow:
     """One measured window: its numbers, the limits it broke, and its changes since the baseline."""
 
     numbers: WindowNumbers
-    budget: Sequence[Finding] = ()
+    budget: Sequence[Broken] = ()
     diff: Diff | None = None
     no_baseline: str = ""
     """The reason why there is no baseline to compare with; empty if there is one, or if none was requested."""
@@ -62,7 +61,7 @@ class JudgedWindow:
     excused: str = ""
     """The reason why more work than in the baseline is no regression."""
     allowed: Mapping[str, Acceptance] = field(default_factory=dict)
-    """The ops (`acceptance.TIME`: the whole window) whose regression a commit accepts."""
+    """The rows (`Row.accepted_as`) whose regression a commit accepts."""
     instead: Sequence[str] = ()
     """The lines that take its time, if it shows no op although its baseline does."""
     first_uses: Sequence[str] = ()
@@ -113,7 +112,7 @@ class JudgedWindow:
             return Verdict.UNSEEN
         if self.undecided and not self.diff.verdict.is_regression:
             return Verdict.NOISY
-        passes = self.accepted or self.excused or few or (self.allowed and not self.regressions)
+        passes = self.accepted or self.excused or few or (self.allowed and not self.is_worse)
         return Verdict.OK if passes else self.diff.verdict
 
     @property
@@ -126,26 +125,20 @@ class JudgedWindow:
         """The rows of ops, and of the window, that got worse and that nothing accepts or excuses."""
         if self.diff is None or self.accepted or self.excused:
             return []
-        return [row for row in worse(self.diff) if row.op not in self.allowed]
+        return [row for row in self.diff.worse if row.accepted_as not in self.allowed]
 
     @property
-    def _found(self) -> tuple[list[Finding], list[Finding]]:
-        """All changes for the worse: those that fail the test, and those that a commit accepts."""
-        found: tuple[list[Finding], list[Finding]] = [], []
-        is_allowed = False
-        for finding in self.diff.findings() if self.diff else ():
-            is_allowed = (finding.op or TIME) in self.allowed if not finding.adds else is_allowed
-            found[is_allowed].append(finding)
-        return found
-
-    @property
-    def regressions(self) -> list[Finding]:
-        """The regressions that were not accepted."""
+    def _lost(self) -> list[Finding]:
+        """The finding that calls may have run unseen."""
         if self.diff is None or self.accepted:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        lost += [Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead]
-        return [*([] if self.excused else self._found[0]), *lost]
+        return [*lost, *(Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead)]
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it is worse than its baseline, and nothing accepts or excuses that."""
+        return bool(self.worse or self._lost)
 
     def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return the *findings*, each followed by its known cause; a cause shared by several appears once."""
@@ -174,8 +167,7 @@ class JudgedWindow:
         python, wanted = self.numbers.python, set[str]()
         if python is None or self.accepted:
             return wanted
-        for each in [*self.budget, *self._found[0]]:
-            of = each.op or each.rule
+        for of in [*(each.op or each.quantity for each in self.budget), *(row.op for row in self.worse)]:
             if of in (PYTHON_CALLS, LOOP_ITERATIONS):
                 wanted |= causes.grown(self.base_functions or causes.NOTHING, python.functions).keys()
             elif of in OF_PYTHON:
@@ -233,8 +225,13 @@ class JudgedWindow:
     @property
     def findings(self) -> list[Finding]:
         """All findings that fail the test."""
-        limits, regressions = joined(self.budget, self.regressions, self.diff.then if self.diff else "")
-        return self._with_causes([*limits, *self.differences, *regressions])
+        rows, found = self.worse, list[Finding]()
+        for limit in self.budget:
+            same = next((row for row in rows if row.breaks(limit)), None)
+            found.append(self.diff.finding(same, limit) if self.diff and same else limit.finding)
+            rows = [row for row in rows if row is not same]
+        regressions = self.diff.findings(rows) if self.diff else ()
+        return self._with_causes([*found, *self.differences, *regressions, *self._lost])
 
     @property
     def consequences(self) -> set[str | None]:
@@ -317,7 +314,8 @@ class JudgedWindow:
     def unknown_lines(self) -> list[str]:
         """The sentences about source lines that are unknown although users will want to see them."""
         lost, base_lost = (why if self.asked else "" for why in (self.sites_lost, self.base_sites_lost))
-        return unknown_lines(self.told, lost, base_lost if self.numbers.sites else "")
+        names = titles(self.told, self.diff.rows if self.diff else ())
+        return unknown_lines(names, lost, base_lost if self.numbers.sites else "")
 
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
         """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""
@@ -339,10 +337,12 @@ class JudgedWindow:
             verdict=self.verdict if compared else None,
             findings=tuple(self.told),
             allowed=tuple(
-                f"{finding}; {TRAILER} in {self.allowed[finding.op or TIME]}"
-                for finding in self._found[1]
-                if not finding.adds
-            ),
+                f"{self.diff.finding(row)}; {TRAILER} in {self.allowed[row.accepted_as]}"
+                for row in self.diff.worse
+                if row.accepted_as in self.allowed
+            )
+            if self.diff
+            else (),
             rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
             grown=self.grown,
             whole=_row(self.diff.total) if self.diff else None,
@@ -396,24 +396,6 @@ def _amounts_of(row: Row | None) -> Iterator[Amount]:
     for by, before, after in amounts:
         if before is not None and after is not None and after.most > before.most * _WORK_GREW:
             yield by
-
-
-def limits_of(
-    budget: Budget,
-    profile: OpProfile,
-    aliases: Mapping[str, str],
-    known: Collection[str],
-    python: PythonCalls | None = None,
-) -> Iterator[LimitResult]:
-    """Yield the limits of a *budget* with their use in *profile*; *known* and *python* as in `Budget.check`."""
-    for use in budget.uses(profile, aliases, known, python):
-        most = use.limit.most
-        share = use.high / most if most else None
-        yield LimitResult(use.limit.what.name, use.limit.written(use.digits), use.op, use.used, share, use.is_broken)
-    broken = {finding.rule for finding in budget.check(profile, aliases, known, python)}
-    for rule, names in (("only", budget.only), ("top", budget.top)):
-        if names is not None:
-            yield LimitResult(rule, ", ".join(names) or "no op", is_broken=rule in broken)
 
 
 def _row(row: Row) -> RowResult:

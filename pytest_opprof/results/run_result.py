@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from .. import __version__
 from ..errors import BaselineError, UsageError
 from ..machine.atomic_write import write_atomically
+from ..verdict.findings import Finding
 from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Status, Verdict
 from .judged_window import JudgedWindow
@@ -50,6 +51,16 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     windows: list[WindowResult] = []
     remarks: Annotated[list[str], Meta(description="Remarks of the run on the test.")] = []
     reported: Annotated[str, Meta(description="The failure that --opprof-report-only let pass; empty if none.")] = ""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of all its windows."""
+        return [each for window in self.windows for each in window.findings]
+
+    @property
+    def causes(self) -> list[tuple[WindowResult, Finding]]:
+        """The findings with their windows, without the lines below a finding."""
+        return [(window, each) for window in self.windows for each in window.findings if not each.adds]
 
 
 class TestRecord(TestResult, kw_only=True):
@@ -99,11 +110,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def failing(self) -> list[TestResult]:
         """The tests that exceed a budget or baseline, including those that --opprof-report-only lets pass."""
-        return [
-            test
-            for test in self.tests
-            if (test.outcome == "failed" or test.reported) and any(window.findings for window in test.windows)
-        ]
+        return [test for test in self.tests if (test.outcome == "failed" or test.reported) and test.findings]
 
 
 def status(windows: Sequence[JudgedWindow]) -> Status:

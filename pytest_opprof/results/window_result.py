@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -19,9 +19,10 @@ from ..profile.timings import ProcessTimes
 from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops
+from ..verdict.changed import Changed, titles
 from ..verdict.coarse import Coarse
-from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Finding
-from ..verdict.quantities import FACTS, SUMS, is_fact, named, word
+from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Finding, LimitResult
+from ..verdict.quantities import FACTS, SUMS, as_a_whole
 from ..verdict.verdicts import Verdict
 
 # The name of the window around a whole test body.
@@ -153,7 +154,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {op: each.counts for op, each in self.ops.items()}
 
 
-class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RowResult(Changed, Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The change of an op, of the time outside ops, or of a fact of the window, since the baseline."""
 
     op: Annotated[str, Meta(description="An op, or another row: (outside ops), peak_memory.")]
@@ -165,29 +166,9 @@ class RowResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     work: Annotated[str, Meta(description="The change of its dtypes, bytes, FLOPs or amount.")] = ""
 
     @property
-    def word(self) -> str:
-        """The verdict, in a table's words."""
-        return word(self.op, self.verdict)
-
-    @property
-    def is_fact(self) -> bool:
-        """Whether it is about the window as a whole; an op of the program may have the name of a quantity."""
-        return is_fact(self.op) and self.base_calls is None and self.now_calls is None
-
-    @property
-    def title(self) -> str:
-        """Its name in a table."""
-        return named(self.op) if self.is_fact else self.op
-
-    @property
-    def is_told_as_a_whole(self) -> bool:
-        """Whether it is a sum over all ops and follows from them: `as_a_whole` has all of these."""
-        return self.is_fact and self.op in SUMS and not self.verdict.is_change
-
-    @property
-    def more_calls(self) -> int:
-        """The number of calls more than in the baseline, in the worst round."""
-        return (self.now_calls.most if self.now_calls else 0) - (self.base_calls.most if self.base_calls else 0)
+    def calls(self) -> tuple[Range | None, Range | None]:
+        """Its calls before and now."""
+        return self.base_calls, self.now_calls
 
 
 class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -205,17 +186,6 @@ class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 def amount(number: int, of: Amount) -> str:
     """Format calls, FLOPs or bytes for people."""
     return format_flops(number) if of == "flops" else format_bytes(number) if of == "bytes" else str(number)
-
-
-class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A limit of the test's budget, and its use."""
-
-    rule: Annotated[str, Meta(description="The limited quantity, as in a cause: calls, device_time, only.")]
-    limit: Annotated[str, Meta(description="As people write it, with its unit.")]
-    op: Annotated[str | None, Meta(description="The op's name in the budget; null for the whole window.")] = None
-    used: Annotated[str, Meta(description="The use, as people write it; empty for only and top.")] = ""
-    share: Annotated[float | None, Meta(description="The use as a share of the upper limit; null if that is 0.")] = None
-    is_broken: bool = False
 
 
 class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -301,7 +271,28 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def unknown_lines(self) -> list[str]:
         """The sentences about source lines that are unknown, with the reasons."""
-        return unknown_lines(self.findings, self.sites_lost, self.base_sites_lost)
+        return unknown_lines(self.titles, self.sites_lost, self.base_sites_lost)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The ops and facts of the findings, each with its name in a table."""
+        return titles(self.findings, self.rows)
+
+    def other_sites(self, op: str) -> list[SiteCalls]:
+        """Return the source lines that call *op* as often as before, the most calls first."""
+        told = {each.line for each in self.grown.get(op, ())}
+        others = [site for site in self.sites.get(op, ()) if site.lines and site.lines[0] not in told]
+        return sorted(others, key=lambda site: -site.calls)
+
+    @property
+    def told_rows(self) -> list[RowResult]:
+        """The rows of a table; `as_a_whole` has the others."""
+        return [row for row in self.rows if not row.is_told_as_a_whole]
+
+    @property
+    def as_a_whole(self) -> str:
+        """The sums over all ops that changed with them, in a line."""
+        return as_a_whole({row.op: row.work for row in self.rows if row.is_told_as_a_whole})
 
     def misfits(self) -> Iterator[str]:
         """Yield each problem of a file: columns without a number for each round, or with a negative one."""
@@ -321,17 +312,12 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
                 yield f"{what} has a negative number"
 
 
-def unknown_lines(findings: Iterable[Finding], sites_lost: str, base_sites_lost: str) -> list[str]:
-    """Return a sentence about the source lines of *findings* if they are unknown, or if it is unknown which are new.
+def unknown_lines(titles: Mapping[str, str], sites_lost: str, base_sites_lost: str) -> list[str]:
+    """Return a sentence about the source lines of failing ops if they are unknown, or if it is unknown which are new.
 
-    *sites_lost* and *base_sites_lost* are the reasons, as in `WindowResult`.
+    *titles* are the names of the ops; *sites_lost* and *base_sites_lost* are the reasons, as in `WindowResult`.
     """
-    # An op may have the name of a fact (`opprof.op("peak_memory")`); the text of its finding begins with that name.
-    ops = ", ".join(
-        dict.fromkeys(
-            each.op if each.text.startswith(f"{each.op}:") else named(each.op) for each in findings if each.op
-        )
-    )
+    ops = ", ".join(dict.fromkeys(titles.values()))
     of_ops = f" for {ops}" if ops else ""
     lines = [f"source lines{of_ops} are unknown: {sites_lost}"] if sites_lost else []
     return [*lines, *([f"it is unknown which of these lines are new: {base_sites_lost}"] if base_sites_lost else [])]

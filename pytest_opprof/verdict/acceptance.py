@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..errors import UsageError
 from .compare import Diff, Row
 
 TRAILER = "Opprof-Accept"
-# The name that accepts a slower window; no op has it.
-TIME = "time"
 _REASON_LENGTH = 200
 # A squash joins several messages into a list, so the trailer can stand in the middle.
 _LINE = re.compile(rf"^[ \t]*(?:[*-][ \t]+)?{TRAILER}:(.*(?:\n[ \t]+\S.*)*)", re.IGNORECASE | re.MULTILINE)
@@ -38,15 +36,10 @@ class Acceptance:
         """Return True if the trailer accepts the change of *row* in *test*."""
         if self.tests and test != self.tests and not fnmatchcase(test, self.tests):
             return False
-        if row.op not in self.ops:
+        if row.accepted_as not in self.ops:
             return False
-        more = self.ops[row.op]
-        return more is None or _more_calls(row) <= more
-
-
-def _more_calls(row: Row) -> int:
-    base, now = ((calls.most if calls else 0) for calls in row.calls)
-    return now - base
+        more = self.ops[row.accepted_as]
+        return more is None or row.more_calls <= more
 
 
 def lines_of(message: str) -> list[str]:
@@ -88,24 +81,18 @@ def _wrong(text: str, commit: str, why: str) -> UsageError:
 
 
 def accepted(acceptances: Iterable[Acceptance], test: str, diff: Diff) -> dict[str, Acceptance]:
-    """Return the accepted ops of *test* (`TIME`: the whole window), each with the trailer that accepts it."""
+    """Return the accepted ops of *test* (`Row.accepted_as`), each with the trailer that accepts it."""
     listed = list(acceptances)
-    found = {row.op: next((each for each in listed if each.covers(test, row)), None) for row in worse(diff)}
+    found = {row.accepted_as: next((each for each in listed if each.covers(test, row)), None) for row in diff.worse}
     return {op: each for op, each in found.items() if each}
 
 
-def worse(diff: Diff) -> list[Row]:
-    """Return the rows of ops that got worse, plus a row named `TIME` if the window is slower."""
-    total = [replace(diff.total, op=TIME)] if diff.total.verdict.is_regression else []
-    return [*(row for row in diff.rows if row.verdict.is_regression), *total]
-
-
 def proposed(by_test: Mapping[str, Sequence[Row]]) -> str:
-    """Return the narrowest trailer that accepts all `worse` rows of the tests; empty if there are none."""
+    """Return the narrowest trailer that accepts all rows that got worse of the tests; empty if there are none."""
     most: dict[str, int] = {}
     for rows in by_test.values():
         for row in rows:
-            most[row.op] = max(most.get(row.op, 0), _more_calls(row))
+            most[row.accepted_as] = max(most.get(row.accepted_as, 0), row.more_calls)
     if not most:
         return ""
     files = {test.partition("::")[0] for test in by_test}

@@ -15,7 +15,7 @@ from ..profile.op_profile import OpProfile, OpStats, has_dtypes
 from ..python_calls.names import PREFIX
 from ..units import plural
 from . import python_limits
-from .findings import Finding
+from .findings import Broken, LimitResult
 from .quantities import OF_PYTHON, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _OP_LIMITS: Mapping[str, Quantity] = {
 _WINDOW_LIMITS: Mapping[str, Mapping[str, Quantity]] = {
     name: dict.fromkeys(each.unit.dimensions, each) for name, each in QUANTITIES.items() if each.in_budgets
 }
-_COUNTS: Mapping[str, Quantity] = {"count": QUANTITIES["calls"]}
 WINDOW_KEYS = (*_WINDOW_LIMITS, "only", "top")
 _EXAMPLES = {
     "count": "a number (10 or '3..5')",
@@ -59,58 +58,6 @@ class Limit:
         write = self.what.unit.write
         least = "" if self.least is None else f"{write(self.least, digits)}.."
         return least + ("" if self.most is None else write(self.most, digits))
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """A limit and its use: of the worst step for an exact quantity, of the fastest for a noisy one."""
-
-    limit: Limit
-    op: str | None
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, limit: Limit, op: str | None, values: Sequence[float]) -> Use:
-        """Return the use of *limit*, given the values of the steps."""
-        fastest = min(values, default=0)
-        return cls(limit, op, fastest, fastest if limit.what.is_noisy else max(values, default=0))
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether the use is outside the limit."""
-        return self._is_over or (self.limit.least is not None and self.low < self.limit.least)
-
-    @property
-    def _is_over(self) -> bool:
-        return self.limit.most is not None and self.high > self.limit.most
-
-    @property
-    def digits(self) -> int:
-        """Enough digits to show the difference: not "5 ms (budget: 5 ms)"."""
-        if not self.is_broken:
-            return 3
-        write, limit = self.limit.what.unit.write, self.limit
-        beyond = self.high if self._is_over else self.low
-        return next((n for n in (3, 6, 9) if write(beyond, n) not in limit.written(n).split("..")), 17)
-
-    @property
-    def used(self) -> str:
-        """The use, as users write it."""
-        lowest, highest = (self.limit.what.unit.write(each, self.digits) for each in (self.low, self.high))
-        return lowest if lowest == highest else f"{lowest}..{highest}"
-
-    @property
-    def finding(self) -> Finding | None:
-        """The finding that fails the test; None if the limit holds."""
-        if not self.is_broken:
-            return None
-        what, op, budget = self.limit.what, self.op, self.limit.written(self.digits)
-        if op and what.name == "calls":
-            line, short = f"{op}: {plural(self.used, 'call')}", op
-        else:
-            line, short = f"{op}: {what.text} {self.used}" if op else f"{what.called}: {self.used}", _of(self.limit, op)
-        return Finding(what.name, op, f"{line} (budget: {budget})", f"{short} {self.used}, budget {budget}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,42 +163,66 @@ class Budget:
         aliases: Mapping[str, str] | None = None,
         known: Collection[str] = (),
         python: PythonCalls | None = None,
-    ) -> list[Finding]:
-        """Return a finding for each limit that *profile*, or the calls of *python* functions, break.
+    ) -> list[Broken]:
+        """Return the numbers of *profile* that break a limit. Raises UsageError like `judged`."""
+        return [each for _, broken in self.judged(profile, aliases, known, python) for each in broken]
+
+    def judged(
+        self,
+        profile: OpProfile,
+        aliases: Mapping[str, str] | None = None,
+        known: Collection[str] = (),
+        python: PythonCalls | None = None,
+    ) -> Iterator[tuple[LimitResult, list[Broken]]]:
+        """Yield each limit, and the numbers of *profile*, or calls of *python* functions, that break it.
 
         Counts, bytes, FLOPs and memory are judged at the worst step, times at the fastest. *known* holds the names in
         the baseline, so that an op which no longer runs is not taken for a spelling mistake.
 
         Raises UsageError for an unknown op name, and for a limit on a quantity that the backend cannot measure.
         """
-        findings = [use.finding for use in self.uses(profile, aliases, known, python)]
-        if self.only is not None:
-            findings += _check_only(profile, self.only, aliases, known)
-        if self.top is not None:
-            findings.append(_check_top(profile, self.top, aliases, known))
-        return [finding for finding in findings if finding]
-
-    def uses(
-        self,
-        profile: OpProfile,
-        aliases: Mapping[str, str] | None = None,
-        known: Collection[str] = (),
-        python: PythonCalls | None = None,
-    ) -> Iterator[Use]:
-        """Yield each numeric limit with its use in *profile*. Raises UsageError like `check`."""
         for key, limits in self.window.items():
             for limit in limits:
                 of_python = key in OF_PYTHON
                 used = python_limits.of_window(key, limit, python) if of_python else _of_window(profile, limit)
-                yield Use.of(limit, None, used)
+                yield _judged(limit, None, used)
         for name, limits in self.python.items():
             for limit in limits:
-                yield Use.of(limit, PREFIX + name, python_limits.of_function(name, limit, python, limit.most))
+                yield _judged(limit, PREFIX + name, python_limits.of_function(name, limit, python, limit.most))
         for op, limits in self.ops.items():
             stats, why = profile.stats(op, aliases, known), ""
             if stats.bytes is None and any(limit.what.name == "bytes" for limit in limits):
                 why = _why_no_bytes(profile, profile.without_bytes(op, aliases, known))
-            yield from (Use.of(limit, op, _of_op(profile, stats, limit, why)) for limit in limits)
+            yield from (_judged(limit, op, _of_op(profile, stats, limit, why)) for limit in limits)
+        if self.only is not None:
+            broken = list(_beyond_only(profile, self.only, aliases, known))
+            yield LimitResult("only", ", ".join(self.only) or "no op", is_broken=bool(broken)), broken
+        if self.top is not None:
+            broken = list(_beyond_top(profile, self.top, aliases, known))
+            yield LimitResult("top", ", ".join(self.top), is_broken=bool(broken)), broken
+
+
+def _judged(limit: Limit, op: str | None, values: Sequence[float]) -> tuple[LimitResult, list[Broken]]:
+    """Judge the *values* of the steps: the worst of an exact quantity, the fastest of a noisy one."""
+    what, write = limit.what, limit.what.unit.write
+    low = min(values, default=0)
+    high = low if what.is_noisy else max(values, default=0)
+    is_over = limit.most is not None and high > limit.most
+    is_broken = is_over or (limit.least is not None and low < limit.least)
+    digits = 3
+    if is_broken:  # enough to show the difference: not "5 ms (budget: 5 ms)"
+        beyond = high if is_over else low
+        digits = next((n for n in (3, 6, 9) if write(beyond, n) not in limit.written(n).split("..")), 17)
+    lowest, highest, budget = write(low, digits), write(high, digits), limit.written(digits)
+    used = lowest if lowest == highest else f"{lowest}..{highest}"
+    result = LimitResult(what.name, budget, op, used, high / limit.most if limit.most else None, is_broken)
+    if not is_broken:
+        return result, []
+    if op and what.name == "calls":
+        now, short = f"{op}: {plural(used, 'call')}", op
+    else:
+        now, short = f"{op}: {what.text} {used}" if op else f"{what.called}: {used}", _of(limit, op)
+    return result, [Broken(what.name, op, what.name, now, budget, f"{short} {used}, budget {budget}")]
 
 
 def parse_pair(text: str) -> Budget:
@@ -354,28 +325,27 @@ def _measured(
     return values
 
 
-def _check_only(
+def _beyond_only(
     profile: OpProfile, only: Sequence[str], aliases: Mapping[str, str] | None, known: Collection[str]
-) -> Iterator[Finding]:
+) -> Iterator[Broken]:
     allowed = _as_ops(profile, only, aliases, known)
     for stats in profile.ops:
         if not any(stats.op == name or fnmatchcase(stats.op, name) for name in allowed):
+            now, short = f"{stats.op}: {plural(stats.most_calls, 'call')}", f"{stats.op} {stats.most_calls}, budget 0"
             rule = f"only {', '.join(only)} may run" if only else "no op may run"
-            line = f"{stats.op}: {plural(stats.most_calls, 'call')}, but {rule}"
-            yield Finding("only", stats.op, line, f"{stats.op} {stats.most_calls}, budget 0")
+            yield Broken("only", stats.op, "calls", now, "0", short, f", but {rule}")
 
 
-def _check_top(
+def _beyond_top(
     profile: OpProfile, top: Sequence[str], aliases: Mapping[str, str] | None, known: Collection[str]
-) -> Finding | None:
+) -> Iterator[Broken]:
     expected = _as_ops(profile, top, aliases, known)
     if profile.total.device_ns is None:
         raise UsageError(f"the limit top={list(top)!r} cannot be checked: device times are not measured here")
     actual = [stats.op for stats in profile.top(len(set(expected)))]
-    if set(actual) == set(expected):
-        return None
-    line = f"top {len(top)} ops by device time: {', '.join(actual)} (budget: {', '.join(top)})"
-    return Finding("top", None, line, f"top {len(top)} ops {', '.join(actual)}")
+    if set(actual) != set(expected):
+        now, short = (f"top {len(top)} ops {by}{', '.join(actual)}" for by in ("by device time: ", ""))
+        yield Broken("top", None, "top", now, ", ".join(top), short)
 
 
 def _as_ops(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..units import format_ns, format_share
 from .quantities import COARSE, CPU_TIME, WALL_TIME
 from .verdicts import Verdict
-from .work import Work
+from .work import Number, Work
 
 # Minimum and maximum, ns.
 Span = tuple[int, int]
@@ -136,15 +136,20 @@ class Slower:
         """The change, as a table shows it."""
         return f"{_shown(self.base_ns)} -> {_shown(self.now_ns)}"
 
-    def line(self, then: str = "baseline") -> str:
-        """Return the change as a finding shows it; *then* names the base."""
+    def number(self, *more: str) -> Number:
+        """Return the change as a finding shows it, with *more* text."""
         times = self.now_ns / self.base_ns if self.base_ns else 0
         shown = f", x{times:.0f}" if times >= 100 else f", x{times:.3g}" if times else ""
-        return f"{COARSE[self.name]}: {_shown(self.now_ns)} ({then}: {_shown(self.base_ns)}){shown}"
+        now = f"{COARSE[self.name]}: {_shown(self.now_ns)}"
+        return Number(self.name, now, _shown(self.base_ns), "; ".join([shown, *filter(None, more)]))
 
-    def work(self, then: str, *more: str) -> Work:
-        """Return the finding as `Work`, with *more* text."""
-        return Work(Verdict.SLOWER, self.text, "; ".join([self.line(then), *filter(None, more)]))
+    def line(self, then: str = "baseline") -> str:
+        """Return the change in a line; *then* names the base."""
+        return self.number().told(then)
+
+    def work(self, *more: str) -> Work:
+        """Return the change as `Work`, with *more* text."""
+        return Work(Verdict.SLOWER, self.text, self.number(*more))
 
 
 def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) -> Slower | None:
@@ -159,6 +164,15 @@ def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) ->
         if after[0] > _NAMES[name].of(before, elsewhere) and not explained:
             return Slower(name, before[0], after[0])
     return None
+
+
+def slower_despite_tracer(base: Coarse, host_ns: Sequence[int]) -> Slower | None:
+    """Return the wall time of the rounds *host_ns* if a tracer alone does not explain it; None if it may.
+
+    Coverage or a debugger takes CPU time for each line, so the limit is that of another machine.
+    """
+    now = rounded(sum(host_ns) / len(host_ns))
+    return Slower(WALL_TIME, base.wall_ns[0], now) if now > CPU.of(base.wall_ns, elsewhere=True) else None
 
 
 def as_before(base: Coarse, now: Coarse, then: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ops import names
@@ -10,20 +10,23 @@ from ..profile.op_counts import OpCounts
 from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
+from .changed import Changed
 from .facts import amount, follows, loops_follow
 from .facts import compared as changed_facts
-from .findings import Finding
-from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS, is_fact, named, word
+from .findings import Broken, Finding
+from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
-from .work import NOTHING, Work, compared
+from .work import NOTHING, Number, Work, compared
 
 # The reason why a changed op or fact gets no verdict.
 VARIES = "varies, not judged"
+# The name of the row of the whole window, and its name in a commit message that accepts it; no op has it.
+TOTAL, TIME = "total", "time"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(Changed):
     """One op before and now. Times are of the representative round (`Times`); None if unknown."""
 
     op: str
@@ -40,11 +43,6 @@ class Row:
     """The change of its dtypes, bytes and FLOPs; of a fact of the window, the only content."""
 
     @property
-    def word(self) -> str:
-        """The verdict, in a table's words."""
-        return word(self.op, self.verdict)
-
-    @property
     def calls(self) -> tuple[Range | None, Range | None]:
         """Its calls before and now."""
         return self.base.calls if self.base else None, self.now.calls if self.now else None
@@ -57,24 +55,27 @@ class Row:
         return self.work.text
 
     @property
-    def is_op(self) -> bool:
-        """Whether the row is about an op, not about the time outside ops or a fact of the window."""
-        return self.op != OUTSIDE and not self.is_fact
+    def is_total(self) -> bool:
+        """Whether it is about the time of the window as a whole."""
+        return self.op == TOTAL and self.base is None and self.now is None
 
     @property
-    def is_fact(self) -> bool:
-        """Whether it is about the window as a whole; an op of the program may have the name of a quantity."""
-        return is_fact(self.op) and self.base is None and self.now is None
+    def accepted_as(self) -> str:
+        """Its name in a commit message that accepts its change."""
+        return TIME if self.is_total else self.op
 
     @property
-    def title(self) -> str:
-        """Its name in a table."""
-        return named(self.op) if self.is_fact else self.op
+    def number(self) -> Number | None:
+        """The number that its verdict is about; None if it is about a time."""
+        if self.verdict in (Verdict.NEW, Verdict.GONE, Verdict.MORE, Verdict.FEWER):
+            before, now = (calls or Range(0) for calls in self.calls)
+            return Number("calls", f"{self.op}: {plural(now, 'call')}", str(before))
+        return self.work.number if self.is_fact or self.verdict is self.work.verdict else None
 
-    @property
-    def is_told_as_a_whole(self) -> bool:
-        """Whether it is a sum over all ops and follows from them: `as_a_whole` has all of these."""
-        return self.is_fact and self.op in SUMS and not self.verdict.is_change
+    def breaks(self, limit: Broken) -> bool:
+        """Return True if its verdict is about the number that breaks *limit*."""
+        found = self.number
+        return found is not None and (None if self.is_fact else self.op, found.quantity) == (limit.op, limit.quantity)
 
     @property
     def times(self) -> str:
@@ -84,27 +85,11 @@ class Row:
         return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
 
     @property
-    def change_ns(self) -> int:
-        """The extra device time of the op; negative if it takes less."""
-        return (self.now_ns or 0) - (self.base_ns or 0)
-
-    @property
     def work_factor(self) -> float:
         """The growth of FLOPs or bytes, whichever grew more, as a factor; 1 if neither is known."""
         base, now = self.base, self.now
         pairs = [(base.flops, now.flops), (base.bytes, now.bytes)] if base and now else []
         return max((after.most / max(before.most, 1) for before, after in pairs if before and after), default=1.0)
-
-    @property
-    def from_calls_ns(self) -> int:
-        """The part of the change that comes from more (or fewer) calls, each at its earlier price."""
-        if self.op == OUTSIDE:
-            return 0
-        base = self.base.calls.most if self.base else 0
-        now = self.now.calls.most if self.now else 0
-        if not base or not self.base_ns:
-            return self.change_ns
-        return round((now - base) * self.base_ns / base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +138,6 @@ class Diff:
         before = [sum(row.change_ns for row in worse[:index]) for index in range(len(worse))]
         return [row for row, so_far in zip(worse, before) if so_far < needed][:3]
 
-    @property
-    def calls_vary(self) -> bool:
-        """Whether the calls of an op differ between rounds, so that no single number belongs to the fastest round."""
-        calls = [each.calls for row in self.rows for each in (row.base, row.now) if each]
-        return any(each.least != each.most for each in calls)
-
     def with_slower(self, name: str, work: Work) -> Diff:
         """Return the diff with a slower coarse time, placed before all rows that are not regressions."""
         worse = [row for row in self.rows if row.verdict.is_regression]
@@ -187,15 +166,24 @@ class Diff:
         """The ops with more calls than in the baseline."""
         return [row.op for row in self.rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield each regression, the most damaging first."""
-        for row in self.rows:
-            if row.verdict.is_regression:
-                yield Finding(row.word, row.op, self._line(row), self._cause(row))
-        if self.total.verdict.is_regression:
-            yield Finding(self.total.verdict.value, None, self._line(self.total), self._cause(self.total))
-        for row in self.culprits:
-            yield Finding(Verdict.SLOWER.value, row.op, f"  of that {format_ns(row.change_ns)} in {self._change(row)}")
+    @property
+    def worse(self) -> list[Row]:
+        """The rows that got worse, the most damaging first, and last the whole if it is slower."""
+        return [row for row in (*self.rows, self.total) if row.verdict.is_regression]
+
+    def finding(self, row: Row, limit: Broken | None = None) -> Finding:
+        """Return the regression of *row*; *limit* is one that the same number breaks."""
+        op, short = None if row.is_total else row.op, self._cause(row)
+        short = f"{short} (budget {limit.limit})" if limit else short
+        return Finding(row.word, op, self._line(row, limit), short, over_budget=limit is not None)
+
+    def findings(self, rows: Iterable[Row] | None = None) -> Iterator[Finding]:
+        """Yield each regression, or the regressions of *rows*; the whole is followed by the ops behind it."""
+        for row in self.worse if rows is None else rows:
+            yield self.finding(row)
+            for each in self.culprits if row.is_total else ():
+                text = f"  of that {format_ns(each.change_ns)} in {self._change(each)}"
+                yield Finding(Verdict.SLOWER.value, each.op, text)
 
     def improvements(self) -> Iterator[str]:
         """Yield a line for each op (or the whole) that became cheaper."""
@@ -205,34 +193,27 @@ class Diff:
     def not_judged(self) -> Iterator[str]:
         """A line for each amount that changed and is not judged because it varies from process to process."""
         for row in self.rows:
-            if row.work.is_unjudged:
-                yield f"{row.work.line}; not judged, since it varies from process to process"
+            if row.work.is_unjudged and row.work.number:
+                yield f"{row.work.number.told(self.then)}; not judged, since it varies from process to process"
 
-    def _line(self, row: Row) -> str:
-        if row.is_fact:
-            return row.work.line
-        match row.verdict:
-            case Verdict.NEW | Verdict.GONE | Verdict.MORE | Verdict.FEWER:
-                before, now = (calls or Range(0) for calls in row.calls)
-                return f"{row.op}: {plural(now, 'call')} ({self.then}: {before})"
-            case row.work.verdict:
-                return row.work.line
-            case _:
-                limit = self.tolerances.tolerance if row is self.total else self.tolerances.of(row.op)
-                return f"{self._change(row)}, limit {format_share(limit)}{self._confirmed(row)}"
+    def _line(self, row: Row, limit: Broken | None = None) -> str:
+        if number := row.number:
+            return number.told(self.then, limit)
+        tolerance = self.tolerances.tolerance if row.is_total else self.tolerances.of(row.op)
+        return f"{self._change(row)}, limit {format_share(tolerance)}{self._confirmed(row)}"
 
     def _confirmed(self, row: Row) -> str:
         """Return the number of processes, or of pairs, that confirm the verdict of *row*."""
         processes, clean = self.timing.processes, self.timing.clean
         if self.timing.in_pairs:
-            agreeing = self.timing.agreeing.get(None if row is self.total else row.op, processes)
+            agreeing = self.timing.agreeing.get(None if row.is_total else row.op, processes)
             return f", in {f'{agreeing} of ' if agreeing < processes else ''}{processes} pairs of processes"
         confirmed = f", in {processes} processes" if processes > 1 else ""
         return confirmed + (f", {clean} of them undisturbed" if 0 < clean < processes else "")
 
     def _cause(self, row: Row) -> str:
         if row.verdict is Verdict.SLOWER and not row.is_fact:
-            what = row.op if row is not self.total else "time"
+            what = row.op if not row.is_total else "time"
             return f"{what} {format_change(row.base_ns or 0, row.now_ns or 0)}"
         if row.is_fact and row.op in COARSE:
             return f"{COARSE[row.op]} {row.work.text}"
@@ -241,7 +222,7 @@ class Diff:
         return f"{row.op} {row.calls[0] or 0} -> {row.calls[1]}"
 
     def _change(self, row: Row) -> str:
-        what = ("time" if self.wall else "device time") if row is self.total else f"device time of {row.op}"
+        what = ("time" if self.wall else "device time") if row.is_total else f"device time of {row.op}"
         what = "time outside ops" if row.op == OUTSIDE else what
         return f"{what}: {row.times}"
 
@@ -268,7 +249,7 @@ def compare(
     for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
         verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
         if op in base and op in now and not verdict.is_regression:
-            work = compared(op, base[op], now[op], tolerances.work, then)
+            work = compared(op, base[op], now[op], tolerances.work)
             # Fewer calls with less work are reported as fewer calls. Two convolutions joined into one can do 31 times
             # the work.
             of_its_own = verdict is Verdict.OK or work.verdict.is_regression
@@ -281,23 +262,23 @@ def compare(
         why = VARIES if work.is_unjudged else "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
-    rows += [*_of_facts(rows, *facts, then, tolerances.work)]
+    rows += [*_of_facts(rows, *facts, tolerances.work)]
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
-    total = Row("total", None, None, base_ns, now_ns, verdict, change=change)
+    total = Row(TOTAL, None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical))
     return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
 
 
 def _of_facts(
-    ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], then: str, tolerance: float
+    ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], tolerance: float
 ) -> Iterator[Row]:
     """Yield a row for each changed fact of the window; without a verdict if its *ops* report the cause."""
     does_more = any(row.verdict.does_more for row in ops)
     vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
-    for name, work in changed_facts(base, now, then, tolerance):
+    for name, work in changed_facts(base, now, tolerance):
         verdict, why = work.verdict, ""
         if vary and (base[name].varies or now[name].varies):
             work = replace(work, verdict=Verdict.OK, is_unjudged=True)
@@ -381,14 +362,10 @@ def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Se
     if certain and not now:
         calls = sum(certain.values())
         return f"nothing was recorded, {plural(calls, 'call')} of {plural(len(certain), 'op')} in the baseline"
-    fewer = [op for op, verdict in _on_calls(base, now).items() if verdict.is_improvement]
+    fewer = [op for op, counts in base.items() if _by_calls(counts, now.get(op)).is_improvement]
     if fewer and places:
         return f"fewer calls of {', '.join(fewer)}, but some calls may be unseen: {places[0]}"
     return ""
-
-
-def _on_calls(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts]) -> dict[str, Verdict]:
-    return {op: _by_calls(base.get(op), now.get(op)) for op in {*base, *now}}
 
 
 _UNKNOWN = Times(0, {})
@@ -419,7 +396,7 @@ def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int
     kind = SEVERITY[Verdict.MORE if verdict is Verdict.NEW else verdict] if verdict.does_more else len(SEVERITY)
     more: float = -row.change_ns
     if verdict in (Verdict.NEW, Verdict.MORE):
-        more = (row.base.calls.most if row.base else 0) - (row.now.calls.most if row.now else 0)
+        more = -row.more_calls
     elif verdict.does_more:
         more = -row.work_factor
     is_raw = row.op not in canonical

@@ -8,7 +8,7 @@ from ..profile.op_counts import OpCounts
 from ..profile.range import Range
 from .quantities import COUNT, FACTS, LOOP_ITERATIONS, MORE_WORK, PYTHON_CALLS, SUMS, WORK_TOLERANCE
 from .verdicts import Verdict
-from .work import Work
+from .work import Number, Work
 
 
 def amount(name: str, counts: OpCounts | None) -> Range | None:
@@ -32,7 +32,7 @@ def derived(ops: Mapping[str, OpCounts]) -> dict[str, Range]:
 
 
 def compared(
-    base: Mapping[str, Range], now: Mapping[str, Range], then: str, work_tolerance: float = WORK_TOLERANCE
+    base: Mapping[str, Range], now: Mapping[str, Range], work_tolerance: float = WORK_TOLERANCE
 ) -> Iterator[tuple[str, Work]]:
     """Yield each changed fact with its `Work`; a fact that only one side knows is not compared."""
     found = set[str]()
@@ -41,18 +41,15 @@ def compared(
         if gate is None or name not in base or name not in now:
             continue
         before, after = base[name], now[name]
-        tolerance = work_tolerance if gate is MORE_WORK else gate.tolerance
-        margin = max(tolerance * before.highest, gate.floor)
-        if before.lowest - margin <= after.most <= before.highest + margin:
+        direction = gate.direction(before, after, work_tolerance if gate is MORE_WORK else None)
+        is_told = gate.more if direction > 0 else gate.less if direction < 0 else ""
+        if not is_told or (name == "held_each_round" and "held_memory" in found):
             continue
-        verdict = Verdict.ABOVE if after.most > before.highest else Verdict.BELOW
-        if (verdict is Verdict.BELOW and not gate.less) or (name == "held_each_round" and "held_memory" in found):
-            continue
+        verdict = Verdict.ABOVE if direction > 0 else Verdict.BELOW
         found.add(name)
         write = quantity.unit.write
         old, new = (str(each) if quantity.unit is COUNT else write(each.most, 3) for each in (before, after))
-        line = f"{quantity.called}: {new} ({then}: {old})"
-        yield name, Work(verdict, f"{old} -> {new}", line)
+        yield name, Work(verdict, f"{old} -> {new}", Number(name, f"{quantity.called}: {new}", old))
 
 
 def loops_follow(base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
@@ -79,5 +76,5 @@ def follows(
             each = amount(name, calls)
             rest[side] -= each.most if each else 0
     before, after = (Range(max(each, 0)) for each in rest)
-    changed = dict(compared({name: before}, {name: after}, ""))
+    changed = dict(compared({name: before}, {name: after}))
     return name not in changed or changed[name].verdict is not work.verdict

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from ..profile.site_calls import SourceLine
 from .quantities import QUANTITIES, SHARE_OF_TIME, words
@@ -55,38 +55,44 @@ class Finding(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         found = [OVER_BUDGET] if self.breaks_budget else [RANKS_DIFFER] if self.rule == RANKS else []
         return [*found, *([self.rule] if self.is_regression else [])]
 
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A number that breaks a limit of the budget. Its text is composed here, or together with the base's number."""
+
+    rule: str
+    """The kind of limit, as in `Finding`."""
+    op: str | None
+    """The op; None for the whole window."""
+    quantity: str
+    now: str
+    """The number, in words: ``Cast: 3 calls``."""
+    limit: str
+    short: str
+    """The finding in a few words."""
+    instead: str = ""
+    """The limit in words, if it is not told as a number."""
+
+    def __str__(self) -> str:
+        return self.now + (self.instead or f" (budget: {self.limit})")
+
+    @property
+    def finding(self) -> Finding:
+        """The finding about this limit alone."""
+        return Finding(self.rule, self.op, str(self), self.short)
+
     @property
     def is_about_time(self) -> bool:
         """Whether it depends on a measured time, which is noisy."""
         return self.rule in ("device_time", "host_time", "share", "top")
 
 
-def joined(limits: Sequence[Finding], regressions: Sequence[Finding], then: str) -> tuple[list[Finding], list[Finding]]:
-    """Return the broken *limits* and the *regressions*; a regression that also breaks a limit is told once, as a limit.
+class LimitResult(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A limit of the test's budget, and its use."""
 
-    Both name the same number of the same op or quantity: ``Cast: 3 calls (budget: 1)`` and ``Cast: 3 calls (baseline:
-    1)`` become ``Cast: 3 calls (budget: 1, baseline: 1)``. *then* names the base.
-    """
-    found, others = [], list(regressions)
-    for limit in limits:
-        same = next((each for each in others if _in_both(limit, each, then)), None)
-        if same:
-            others.remove(same)
-        found.append(_in_both(limit, same, then) or limit if same else limit)
-    return found, others
-
-
-def _in_both(limit: Finding, regression: Finding, then: str) -> Finding | None:
-    """Return the finding that tells a broken *limit* and a *regression*; None if they are about different numbers."""
-    number, base, before = regression.text.rpartition(f" ({then}: ")
-    if not base or regression.adds or (limit.op or limit.rule) != regression.op:
-        return None
-    budget = limit.text.removeprefix(number)
-    if budget.startswith(" (budget: "):
-        text = f"{number}{budget.removesuffix(')')}, {then}: {before}"
-    elif budget.startswith(","):  # of the limit "only"
-        text = f"{regression.text}{budget}"
-    else:
-        return None
-    at = limit.short.rpartition(", ")[2]
-    return structs.replace(regression, text=text, short=f"{regression.short} ({at})", over_budget=True)
+    rule: Annotated[str, Meta(description="The limited quantity, as in a cause: calls, device_time, only.")]
+    limit: Annotated[str, Meta(description="As people write it, with its unit.")]
+    op: Annotated[str | None, Meta(description="The op's name in the budget; null for the whole window.")] = None
+    used: Annotated[str, Meta(description="The use, as people write it; empty for only and top.")] = ""
+    share: Annotated[float | None, Meta(description="The use as a share of the upper limit; null if that is 0.")] = None
+    is_broken: bool = False

@@ -15,12 +15,13 @@ from .verdicts import Status, Verdict
 
 if TYPE_CHECKING:
     from ..profile.op_profile import OpProfile, OpStats
+    from ..profile.range import Range
 
 # A number for each round; None if the source does not know.
 PerRound = Sequence[int] | None
 Needs = Literal["", "memory", "leaks", "python"]
 # Bytes and FLOPs have no noise, but versions pad shapes a little differently. A smaller change does not count.
-WORK_TOLERANCE, WORK_FLOOR = 0.01, 1024
+WORK_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,11 @@ class Gate:
     floor: int = 0
     follows: bool = False
     """Whether ops explain it: beside an op that does more it is not reported, so that one cause is reported once."""
+
+    def direction(self, base: Range, now: Range, tolerance: float | None = None) -> int:
+        """Return 1 if *now* is more than *base* beyond both margins, -1 if it is less, else 0."""
+        margin = max((self.tolerance if tolerance is None else tolerance) * base.highest, self.floor)
+        return (now.most > base.highest + margin) - (now.most < base.lowest - margin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +125,7 @@ _MORE_MEMORY = Gate(more="more memory", less="less memory", status="more memory"
 _MORE_BYTES = Gate(
     more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows=True
 )
-MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=WORK_FLOOR)
+MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=1024)
 
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
 # Quantities that a separate round counts; they depend on the versions of Python and of the packages called.

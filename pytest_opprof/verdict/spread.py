@@ -40,7 +40,7 @@ TOTALS = ("device_time_ns", "host_time_ns", "communication_ns", "wall_time_ns")
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Between:
     """The range of a number over all ranks; *fastest* and *slowest* are indices of ranks."""
 
     least_ns: float
@@ -64,7 +64,7 @@ class OpTimes:
 
     op: str
     times_ns: tuple[float, ...]
-    between: Range
+    between: Between
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Spread:
     """What ranks have in common, and where they differ."""
 
     totals: tuple[RankTotals, ...]
-    between: dict[str, Range]
+    between: dict[str, Between]
     """By the name of a total; without totals that a rank does not know."""
     calls: tuple[OpCalls, ...]
     """Ops whose calls differ between ranks, the largest difference first."""
@@ -137,9 +137,9 @@ def _in_steps(saved: SavedProfile) -> SavedProfile:
     return saved
 
 
-def _between(values: Sequence[float]) -> Range:
+def _between(values: Sequence[float]) -> Between:
     least, most = min(values), max(values)
-    return Range(least, median(values), most, values.index(least), values.index(most))
+    return Between(least, median(values), most, values.index(least), values.index(most))
 
 
 def _calls(ranks: Sequence[SavedProfile]) -> list[OpCalls]:

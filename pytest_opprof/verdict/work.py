@@ -5,16 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops.dtypes import NAMES, width
 from ..profile.op_counts import NONE, RANDOM_SIZES, OpCounts
-from ..profile.range import Range
-from ..units import format_bytes, format_flops
-from .quantities import QUANTITIES, WORK_FLOOR
+from .quantities import MORE_WORK, QUANTITIES
 from .verdicts import Verdict
+
+if TYPE_CHECKING:
+    from .findings import Broken
 
 _FLOATS = ("float", "bfloat", "complex")
 _DTYPE = re.compile("|".join(sorted(NAMES, key=len, reverse=True)))
+
+
+class Number(NamedTuple):
+    """A number of an op or of the window beside the number of its base, in words."""
+
+    quantity: str
+    now: str
+    """``Conv: FLOPs 2 GFLOP``."""
+    base: str
+    rest: str = ""
+    """What follows: ``, x2``."""
+
+    def told(self, then: str = "baseline", limit: Broken | None = None) -> str:
+        """Return it as a finding shows it; *then* names the base, *limit* is one that the same number breaks."""
+        budget = f"budget: {limit.limit}, " if limit and not limit.instead else ""
+        now, instead = (limit.now, limit.instead) if limit else (self.now, "")
+        return f"{now} ({budget}{then}: {self.base}){self.rest}{instead}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +43,8 @@ class Work:
     verdict: Verdict = Verdict.OK
     text: str = ""
     """As a table shows it: ``float32 -> float64, bytes x2.00``."""
-    line: str = ""
-    """As a finding shows it."""
+    number: Number | None = None
+    """As a finding shows it; None if nothing changed."""
     is_unjudged: bool = False
     """Whether it changed but is not judged, because it varies from process to process."""
 
@@ -33,7 +52,7 @@ class Work:
 NOTHING = Work()
 
 
-def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str = "baseline") -> Work:
+def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Work:
     """Compare the work of *op*; an amount that only one side knows is not compared.
 
     If any amount varies from process to process, sizes are drawn at random, and a few processes give too narrow a
@@ -41,9 +60,9 @@ def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str
     sizes. A dtype counts only if it is wider than all before.
     """
     if base.some_vary or now.some_vary:
-        return _of_what_varies(op, base, now, tolerance, then)
+        return _of_what_varies(op, base, now, tolerance)
     of_dtypes, before, after = _on_dtypes(base, now)
-    changed = list(_amounts(op, base, now, tolerance, then))
+    changed = list(_amounts(op, base, now, tolerance))
     texts = [f"{before} -> {after}"] if of_dtypes is not Verdict.OK else []
     texts += [work.text for work in changed]
     text = ", ".join(texts)
@@ -51,46 +70,33 @@ def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str
     # A narrower dtype with more work all the same is no improvement.
     if of_dtypes is not Verdict.OK and (of_dtypes.is_regression or not more):
         beside = "".join(f", {each}" for each in texts[1:])
-        return Work(of_dtypes, text, f"{op}: {after} ({then}: {before}){beside}")
+        return Work(of_dtypes, text, Number("dtypes", f"{op}: {after}", before, beside))
     found = more or changed
     return replace(found[-1], text=text) if found else NOTHING  # FLOPs are more telling than bytes
 
 
-def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str) -> Work:
+def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Work:
     new = [each for each in now.by_dtypes if each not in base.by_dtypes]
     if base.by_dtypes and new and max(map(_width, new)) > max(map(_width, base.by_dtypes)):
         before, after = ", ".join(base.by_dtypes), ", ".join(new)
-        return Work(Verdict.WIDER, f"{before} -> {after}", f"{op}: {after} ({then}: {before})")
-    beyond = [] if base.calls.varies or now.calls.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1, then))
+        return Work(Verdict.WIDER, f"{before} -> {after}", Number("dtypes", f"{op}: {after}", before))
+    beyond = [] if base.calls.varies or now.calls.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1))
     if more := [work for work in beyond if work.verdict is Verdict.MORE_WORK]:
         return more[-1]
-    changed = list(_amounts(op, base, now, tolerance, then))
+    changed = list(_amounts(op, base, now, tolerance))
     text = ", ".join(work.text for work in changed)
-    return Work(Verdict.OK, text, changed[-1].line, True) if changed else NOTHING
+    return Work(Verdict.OK, text, changed[-1].number, True) if changed else NOTHING
 
 
-def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float, then: str) -> Iterator[Work]:
+def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Iterator[Work]:
     """Yield the changes of the bytes and of the FLOPs of *op*."""
-    for what, old, new, write in (
-        ("bytes", base.bytes, now.bytes, format_bytes),
-        ("FLOPs", base.flops, now.flops, format_flops),
-    ):
-        if old is not None and new is not None and (verdict := _on_amount(old, new, tolerance)) is not Verdict.OK:
-            times = _times(old, new)
-            line = f"{op}: {QUANTITIES[what.lower()].text} {write(new.most, 3)} ({then}: {write(old.most, 3)}), {times}"
-            yield Work(verdict, f"{what} {times}", line)
-
-
-def _on_amount(base: Range, now: Range, tolerance: float) -> Verdict:
-    if now.most > base.highest * (1 + tolerance) and now.most - base.highest > WORK_FLOOR:
-        return Verdict.MORE_WORK
-    if now.most < base.lowest * (1 - tolerance) and base.lowest - now.most > WORK_FLOOR:
-        return Verdict.LESS_WORK
-    return Verdict.OK
-
-
-def _times(base: Range, now: Range) -> str:
-    return f"x{now.most / base.most:.3g}" if base.most else "from none"
+    for what, old, new in (("bytes", base.bytes, now.bytes), ("FLOPs", base.flops, now.flops)):
+        if old is not None and new is not None and (direction := MORE_WORK.direction(old, new, tolerance)):
+            quantity = QUANTITIES[what.lower()]
+            before, after = (quantity.unit.write(each.most, 3) for each in (old, new))
+            times = f"x{new.most / old.most:.3g}" if old.most else "from none"
+            number = Number(quantity.name, f"{op}: {quantity.text} {after}", before, f", {times}")
+            yield Work(Verdict.MORE_WORK if direction > 0 else Verdict.LESS_WORK, f"{what} {times}", number)
 
 
 def _on_dtypes(base: OpCounts, now: OpCounts) -> tuple[Verdict, str, str]:

@@ -190,6 +190,27 @@ def test_time_in_ops_is_said_to_be_there(
     )
 
 
+@pytest.mark.parametrize(("ms", "now", "asked"), [(40, "passed", []), (3900, "failed", [0, 1, 2])])
+def test_under_coverage_fresh_processes_judge_what_takes_more_than_five_times_as_long(
+    slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch, ms: int, now: str, asked: list[int]
+) -> None:
+    monkeypatch.setattr(recorder, "_is_traced", lambda: True)
+    result = slower(look(900), cpu=ms)
+    result.assert_outcomes(**{now: 1})
+    assert slower.asked == asked  # type: ignore[attr-defined]
+    if asked:
+        result.stdout.fnmatch_lines(["  CPU time: 900 ms (baseline: 12 ms), x75; ops unchanged*"])
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, *, times judged coarsely"])
+
+
+def test_fresh_processes_under_coverage_give_no_verdict(
+    slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_is_traced", lambda: True)
+    traced = Answer({"body": WindowBaseline({"Add": OpCounts(Range(1))})}, "")
+    slower(traced).stdout.fnmatch_lines(["*could not be re-measured: coverage or a debugger traces them, too*"])
+
+
 @pytest.mark.parametrize(
     ("found", "asked"),
     [

@@ -221,7 +221,7 @@ def test_what_does_more_is_certain_though_not_all_was_seen(judge: Judge) -> None
     (window,) = judge(base={BODY: calls(Mul=1)}).first(body=TWICE)
     window = replace(window, unseen="fewer calls of Mul, but not all was seen")
     assert window.verdict is Verdict.NEW
-    assert [each.rule for each in window.regressions] == ["new", "not seen"]
+    assert [each.rule for each in window.findings] == ["new", "not seen"]
 
 
 def test_a_broken_file_fails_the_run_and_judges_nothing(judge: Judge, pytester: pytest.Pytester) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from pytest_opprof.profile.op_counts import counts_of
-from pytest_opprof.results.judged_window import JudgedWindow, limits_of
+from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, status
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
@@ -33,7 +33,7 @@ def record_of(
             unjudged = TimingVerdict(Verdict.INCOMPARABLE, "one round")
             diff = compare(counts_of(base), counts_of(profile), unjudged, STORED)
         budget = Budget.parse([], limits)
-        limited = list(limits_of(budget, profile, {}, ()))
+        limited = [limit for limit, _ in budget.judged(profile)]
         judged.append(JudgedWindow(WindowNumbers.of(name, profile), budget.check(profile), diff, limits=limited))
     fails = any(window.findings for window in judged)
     return TestRecord(

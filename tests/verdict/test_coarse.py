@@ -97,8 +97,9 @@ def test_another_machine_has_a_looser_limit_and_the_slowest_of_them_counts() -> 
 def test_the_finding_names_the_revision_that_it_is_compared_with() -> None:
     over = slower(took(12), took(3900), wall=False)
     assert over is not None
-    work = over.work("HEAD~1", "ops unchanged", "", "the time is between ops")
-    assert work.line == "CPU time: 3.9 s (HEAD~1: 12 ms), x325; ops unchanged; the time is between ops"
+    work = over.work("ops unchanged", "", "the time is between ops")
+    assert work.number is not None
+    assert work.number.told("HEAD~1") == "CPU time: 3.9 s (HEAD~1: 12 ms), x325; ops unchanged; the time is between ops"
     assert work.text == "12 ms -> 3.9 s"
 
 

@@ -6,7 +6,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.consequences import with_consequences
-from pytest_opprof.verdict.findings import Finding
+from pytest_opprof.verdict.findings import Broken
 from pytest_opprof.verdict.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 
@@ -46,7 +46,7 @@ def test_an_op_in_another_dtype_than_the_cast_makes_is_a_finding_of_its_own() ->
 
 def test_an_op_over_its_budget_is_a_finding_also_where_its_dtypes_follow_from_another() -> None:
     diff = compare(counts(ALL_SINGLE), counts(ALL_DOUBLE), unjudged("one round", ()), STORED)
-    limits = [Finding("calls", op, f"{op}: 1 call (budget: 0)", f"{op} 1, budget 0") for op in ("Add", "Mul")]
+    limits = [Broken("calls", op, "calls", f"{op}: 1 call", "0", f"{op} 1, budget 0").finding for op in ("Add", "Mul")]
     rows = {row.op: row for row in diff.rows}
     assert [str(each) for each in with_consequences([*limits, *diff.findings()], rows, "baseline")] == [
         "Add: 1 call (budget: 0)",

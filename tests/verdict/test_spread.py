@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import OUTSIDE, Collective, SavedOp, SavedProfile
-from pytest_opprof.verdict.spread import FLOOR_NS, SHARE, OpCalls, Range, Waits, spread
+from pytest_opprof.verdict.spread import FLOOR_NS, SHARE, Between, OpCalls, Waits, spread
 
 HERE = Environment((("made", "1"),), "cpu", "")
 
@@ -23,7 +23,7 @@ def of(*times_ns: float, op: str = "MatMul") -> list[SavedProfile]:
 def test_the_totals_and_what_they_lie_between() -> None:
     found = spread(of(300, 100, 400, 200))
     assert [each.device_time_ns for each in found.totals] == [300, 100, 400, 200]
-    assert found.between == {"device_time_ns": Range(100, 250, 400, fastest=1, slowest=2)}
+    assert found.between == {"device_time_ns": Between(100, 250, 400, fastest=1, slowest=2)}
 
 
 def test_a_total_that_a_rank_does_not_know_has_no_median() -> None:

@@ -70,13 +70,15 @@ def test_more_work_is_more_than_the_tolerance_and_a_kibibyte() -> None:
 
 def test_flops_say_more_than_bytes_and_dtypes_more_than_both() -> None:
     more = work(of({}, 10_000, 10_000), of({}, 20_000, 40_000))
-    assert more.line == "MatMul: FLOPs 40 kFLOP (baseline: 10 kFLOP), x4"
+    assert more.number
+    assert more.number.told() == "MatMul: FLOPs 40 kFLOP (baseline: 10 kFLOP), x4"
     assert more.text == "bytes x2, FLOPs x4"
     narrower = work(of({"float32": 1}, 10_000, 10_000), of({"bfloat16": 1}, 50_000, 100_000))
     assert narrower.verdict is Verdict.MORE_WORK
     assert narrower.text == "float32 -> bfloat16, bytes x5, FLOPs x10"
     wider = work(of({"float32": 1}, 10_000), of({"float64": 1}, 20_000))
-    assert wider.line == "MatMul: float64 (baseline: float32), bytes x2"
+    assert wider.number
+    assert wider.number.told() == "MatMul: float64 (baseline: float32), bytes x2"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_what_follows_from_sizes_or_calls_that_vary_is_told_and_hardly_judged(
     found = work(base, OpCounts(Range(1), bytes=Range(nbytes, nbytes)))
     assert verdict in (found, found.verdict)
     assert found.is_unjudged is (verdict is Verdict.OK)
-    assert found == Work() or found.line.startswith("MatMul: bytes ")
+    assert found == Work() or (found.number and found.number.now.startswith("MatMul: bytes "))
     in_pairs = OpCounts(Range(1, 3, varies=True), bytes=Range(90_000, 90_000))
     assert work(OpCounts(Range(1), bytes=Range(20_000, 20_000)), in_pairs).is_unjudged
 
@@ -105,7 +107,8 @@ def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_befo
     assert work(base, of({"float64": 1, "int64": 1})) == Work()
     found = work(base, of({"float32": 1, "complex128": 1}))
     assert (found.verdict, found.text) == (Verdict.WIDER, "float32, float64 -> complex128")
-    assert found.line == "MatMul: complex128 (baseline: float32, float64)"
+    assert found.number
+    assert found.number.told() == "MatMul: complex128 (baseline: float32, float64)"
     assert work(OpCounts(Range(1, 3, varies=True)), of({"float64": 2})) == Work()
 
 

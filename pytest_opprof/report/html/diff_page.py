@@ -8,6 +8,7 @@ from typing import Final
 
 from ...profile.op_counts import OpCounts
 from ...units import format_change, format_ns, format_share, plural
+from ...verdict.changed import calls_vary, split
 from ...verdict.compare import Diff, Row
 from ...verdict.quantities import word
 from ...verdict.verdicts import Verdict
@@ -43,13 +44,10 @@ class Compared:
 def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ()) -> str:
     """Return the page of a comparison of *base* and *now*."""
     is_timed = diff.total.base_ns is not None and diff.total.now_ns is not None
-    rows = sorted(diff.rows, key=lambda row: (not row.verdict.is_regression, -_amount(row, is_timed)))
+    rows = sorted(diff.rows, key=lambda row: (not row.verdict.is_regression, -_amount(row, is_timed=is_timed)))
     calls = sum(_most(row.base) for row in rows), sum(_most(row.now) for row in rows)
     before, after = (diff.total.base_ns or 0, diff.total.now_ns or 0) if is_timed else calls
-    steps = _waterfall(rows, before, after, is_timed)
-    ops = [row for row in diff.rows if row.is_op]
-    by_calls = sum(row.from_calls_ns for row in ops)
-    by_speed = sum(row.change_ns for row in ops) - by_calls
+    steps = _waterfall(rows, before, after, is_timed=is_timed)
     return rendered(
         "diff.html.j2",
         base=base,
@@ -58,15 +56,8 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
         verdict=marks.of_verdict(diff.verdict),
         meaning=_meaning(diff),
         whole=marks.of_verdict(diff.total.verdict) if is_timed else "mute",
-        headline=_headline(before, after, is_timed),
-        split=[
-            (ns, cause)
-            for ns, cause in (
-                (by_calls, "more calls" if by_calls > 0 else "fewer calls"),
-                (by_speed, "slower calls" if by_speed > 0 else "faster calls"),
-            )
-            if ns and is_timed and not diff.calls_vary
-        ],
+        headline=_headline(before, after, is_timed=is_timed),
+        split=split([row for row in rows if row.is_op]) if is_timed and not calls_vary(rows) else [],
         remarks=remarks,
         is_timed=is_timed,
         steps=steps,
@@ -124,22 +115,24 @@ class _Step:
     """The colour of a judged change; a change that was not judged is grey."""
 
 
-def _headline(before: float, after: float, is_timed: bool) -> tuple[str, str]:
+def _headline(before: float, after: float, *, is_timed: bool) -> tuple[str, str]:
     """Return the change of the whole, with its values before and now."""
-    write = _writer(is_timed)
+    write = _writer(is_timed=is_timed)
     return format_change(before, after), arrow(write(before), write(after))
 
 
-def _waterfall(rows: Sequence[Row], before: float, after: float, is_timed: bool) -> list[_Step]:
-    write = _writer(is_timed)
-    changed = sorted((row for row in rows if _amount(row, is_timed)), key=lambda row: -abs(_amount(row, is_timed)))
-    shown = sorted(changed[:_STEPS], key=lambda row: -_amount(row, is_timed))
+def _waterfall(rows: Sequence[Row], before: float, after: float, *, is_timed: bool) -> list[_Step]:
+    write = _writer(is_timed=is_timed)
+    changed = sorted(
+        (row for row in rows if _amount(row, is_timed=is_timed)), key=lambda row: -abs(_amount(row, is_timed=is_timed))
+    )
+    shown = sorted(changed[:_STEPS], key=lambda row: -_amount(row, is_timed=is_timed))
     if not shown and before == after:
         return []
     steps = [_Step("before", 0, before, write(before), "mute")]
     at = before
     for row in shown:
-        amount = _amount(row, is_timed)
+        amount = _amount(row, is_timed=is_timed)
         # An op with fewer calls that takes longer was judged by its calls, not by its time.
         is_told = row.verdict.is_regression if amount > 0 else row.verdict.is_improvement
         kind: marks.Kind = marks.of_verdict(row.verdict) if is_told else "mute"
@@ -152,12 +145,12 @@ def _waterfall(rows: Sequence[Row], before: float, after: float, is_timed: bool)
     return [*steps, _Step("now", 0, after, write(after), "mute")]
 
 
-def _writer(is_timed: bool) -> Callable[[float], str]:
+def _writer(*, is_timed: bool) -> Callable[[float], str]:
     return format_ns if is_timed else lambda calls: plural(round(calls), "call")
 
 
-def _amount(row: Row, is_timed: bool) -> int:
-    return row.change_ns if is_timed else _most(row.now) - _most(row.base)
+def _amount(row: Row, *, is_timed: bool) -> int:
+    return row.change_ns if is_timed else row.more_calls
 
 
 def _most(counts: OpCounts | None) -> int:

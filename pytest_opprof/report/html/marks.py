@@ -33,7 +33,7 @@ _OF_STATUS: Final[Mapping[Status, Kind]] = {
 }
 
 
-def of_status(status: Status, fails: bool) -> Kind:
+def of_status(status: Status, *, fails: bool) -> Kind:
     """Return the mark for the status of a test; a failure that is only reported is marked as a doubt."""
     return _OF_STATUS.get(status, "bad" if fails else "warn")
 
@@ -60,7 +60,7 @@ _FUSED = re.compile(r"fusion\w*?(?:_|$)|_|wrapped_")
 """Between the names of the ops that a compiler fused: ``convert_copy_fusion``, ``FusionOp_ReluGradV2_Cast``."""
 
 
-def sort_of(op: str, communicates: bool = False) -> Sort:
+def sort_of(op: str, *, communicates: bool = False) -> Sort:
     """Return which sort of op it is, by its canonical or raw name.
 
     >>> sort_of("Cast"), sort_of("BatchMatMul"), sort_of("ReLU"), sort_of("(unlinked)")

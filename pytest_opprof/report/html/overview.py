@@ -193,7 +193,7 @@ def _sort_of(span: Span) -> marks.Sort:
         return "moves"
     if span.kind is Kind.CALL:
         return "other"
-    return marks.sort_of(span.name, span.kind is Kind.COMMUNICATION)
+    return marks.sort_of(span.name, communicates=span.kind is Kind.COMMUNICATION)
 
 
 def _placed(steps: dict[str, int], begin_ns: int, end_ns: int) -> list[tuple[float, str]]:

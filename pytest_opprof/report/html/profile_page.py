@@ -157,7 +157,7 @@ def _ops(saved: SavedProfile, side: Side) -> list[_Op]:
         raw = [each for each in types.get(name, ()) if each != name]
         more = f" and {len(raw) - _TYPES} more" if len(raw) > _TYPES else ""
         cumulative = line.cumulative_ns / total if line.cumulative_ns is not None and total else None
-        sort = marks.sort_of(name, line.communication or name in COMMUNICATION)
+        sort = marks.sort_of(name, communicates=line.communication or name in COMMUNICATION)
         ops.append(_Op(line, name, ", ".join(raw[:_TYPES]) + more, cumulative, sort, shapes[name]))
     return ops
 

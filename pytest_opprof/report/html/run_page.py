@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ...profile.range import Range
 from ...profile.site_calls import SiteCalls
-from ...profile.timings import OUTSIDE
 from ...results.run_result import WORDS, RunResult, TestResult
 from ...results.test_id import command, split_id
-from ...results.window_result import BODY, GrownLine, LimitResult, RowResult, WindowResult, open_trace
-from ...verdict.quantities import as_a_whole, named
+from ...results.window_result import BODY, GrownLine, RowResult, WindowResult, open_trace
+from ...verdict.changed import calls_vary, split
+from ...verdict.findings import LimitResult
 from ...verdict.tolerances import LEAST_ROUNDS
-from ...verdict.verdicts import Status
+from ...verdict.verdicts import Status, Verdict
 from .. import ranks
-from ..causes import accepting_all, by_op, rank_of
+from ..causes import accepting_all, by_op, fails_for, headlines, rank_of
 from . import marks
 from .page import arrow, rendered
 
@@ -106,11 +105,6 @@ class _Window:
         return [finding.text.strip() for finding in self.result.findings]
 
     @property
-    def lost(self) -> list[str]:
-        """The sentences about unknown source lines."""
-        return self.result.unknown_lines
-
-    @property
     def open_trace(self) -> str:
         return open_trace(self.result.trace)
 
@@ -127,25 +121,10 @@ class _Window:
         return any(row.work for row in self.rows)
 
     @property
-    def as_a_whole(self) -> str:
-        return as_a_whole(_sums(self.result))
-
-    @property
     def split(self) -> list[tuple[int, str]]:
         """The parts of the change of the whole: ns and cause. Empty where calls vary: none is of a fastest round."""
-        rows = [row for row in self.result.rows if not row.is_fact]
-        seen = [calls for row in rows for calls in (row.base_calls, row.now_calls) if calls]
-        if any(calls.least != calls.most for calls in seen) or not self.has_base:
-            return []
-        ops = [row for row in rows if row.op != OUTSIDE]
-        in_ops, by_calls = sum(map(_change_ns, ops)), sum(map(_from_calls_ns, ops))
-        outside = sum(map(_change_ns, rows)) - in_ops
-        parts = [
-            (by_calls, "more calls" if by_calls > 0 else "fewer calls"),
-            (in_ops - by_calls, "slower calls" if in_ops > by_calls else "faster calls"),
-            (outside, "outside ops"),
-        ]
-        return [part for part in parts if part[0]]
+        rows = self.result.rows
+        return split(rows) if self.has_base and not calls_vary(rows) else []
 
 
 class _Test:
@@ -159,8 +138,8 @@ class _Test:
         self.name = name or result.id
         self.function, _, parameters = self.name.partition("[")
         self.parameters = f"[{parameters}" if parameters else ""
-        self.fails = result.outcome == "failed" and any(window.findings for window in result.windows)
-        self.kind = marks.of_status(result.status, self.fails)
+        self.fails = result.outcome == "failed" and bool(result.findings)
+        self.kind = marks.of_status(result.status, fails=self.fails)
         self.is_open = True
         """Whether its row opens."""
         body = [window for window in result.windows if window.name == BODY]
@@ -170,7 +149,7 @@ class _Test:
         self.base_ns = whole.base_ns if whole else None
         self.now_ns = whole.now_ns if whole and whole.now_ns is not None else _cost(self._main)
         self.time_kind: marks.Kind = marks.of_verdict(whole.verdict) if whole and whole.verdict.is_change else "mute"
-        ops = [row for row in self._main.rows if row.op != OUTSIDE and not row.is_fact] if self._main else []
+        ops = [row for row in self._main.rows if row.is_op] if self._main else []
         self.now_calls = max(self._main.total.calls, default=0) if self._main else 0
         self.more = sum(row.more_calls for row in ops)
         self.damage_ns = self.now_ns - self.base_ns if self.now_ns is not None and self.base_ns is not None else 0
@@ -189,21 +168,14 @@ class _Test:
     def fate(self) -> tuple[object, ...]:
         """A key that is equal for parameters that share a row: their status and their findings."""
         windows = self.result.windows
-        causes = frozenset((window.name, *each.kinds, each.op) for window in windows for each in window.findings)
         environments = tuple(str(window.environment.environment) for window in windows[:1])
-        return self.module, self.function, self.result.status, self.fails, causes, environments
+        return self.module, self.function, self.result.status, self.fails, fails_for(self.result), environments
 
     @cached_property
     def why(self) -> list[str]:
         """In a line each, why it has its status."""
         windows = self.result.windows
-        found = [
-            ("" if window.name == BODY else f"window {window.name}: ") + finding.text
-            for window in windows
-            for finding in window.findings
-            if not finding.adds
-        ]
-        found = found or [window.no_baseline for window in windows if window.no_baseline][:1]
+        found = headlines(self.result) or [window.no_baseline for window in windows if window.no_baseline][:1]
         better = [row for window in windows for row in window.rows if row.verdict.is_improvement]
         found = found or [f"{row.title}: {row.word}{_by(row)}" for row in better]
         return found or [why for window in windows if (why := _untimed(window))][:1]
@@ -216,7 +188,7 @@ class _Test:
     @property
     def accepting(self) -> list[tuple[str, str]]:
         """The steps that accept its change: in words, and as a command."""
-        found = [each for window in self.result.windows for each in window.findings] if self.fails else []
+        found = self.result.findings if self.fails else []
         steps = [("raise the limit in its op_budget mark", "")] if any(each.breaks_budget for each in found) else []
         records = any(each.is_regression for each in found) or self.result.status == "improved"
         if records and not self._against:
@@ -234,36 +206,38 @@ def _untimed(window: WindowResult) -> str:
 def _window(window: WindowResult) -> _Window:
     beside = window.beside_changes
     if window.rows:
-        rows = [_compared(window, row, beside.get(row.op, "")) for row in window.rows if row.op not in _sums(window)]
+        rows = [_compared(window, row, beside.get(row.op, "")) for row in window.told_rows]
     else:
         rows = [_measured(window, op, beside.get(op, "")) for op in window.ops]
     rows.sort(key=lambda row: row.kind != "bad")
     shown = [row for index, row in enumerate(rows) if index < _ROWS or row.word]
     sites = []
-    for op in filter(None, dict.fromkeys(finding.op for finding in window.findings)):
-        grown = window.grown.get(op, ())
-        told = {each.line for each in grown}
-        others = [site for site in window.sites.get(op, ()) if site.lines and site.lines[0] not in told]
-        others.sort(key=lambda site: -site.calls)
+    for op, title in window.titles.items():
+        grown, others = window.grown.get(op, ()), window.other_sites(op)
         if grown or others:
             left = max(_SITES - len(grown), 0)
-            sites.append((named(op), grown, others[:left], len(others) - left))
+            sites.append((title, grown, others[:left], len(others) - left))
     return _Window(window, shown, len(rows) - len(shown), sites)
-
-
-def _sums(window: WindowResult) -> dict[str, str]:
-    """Return the changed sums over all ops that follow from the ops."""
-    return {row.op: row.work for row in window.rows if row.is_told_as_a_whole}
 
 
 def _compared(window: WindowResult, row: RowResult, beside: str) -> _Row:
     """Return the row of an op that was compared; *beside* is a word for it beside its change."""
     kind: marks.Kind = "bad" if beside else marks.of_verdict(row.verdict)
     word = ", ".join(filter(None, [beside, row.word if row.verdict.is_change else ""]))
-    calls = "" if row.op == OUTSIDE or row.is_fact else arrow(str(row.base_calls or 0), str(row.now_calls or 0))
+    calls = arrow(str(row.base_calls or 0), str(row.now_calls or 0)) if row.is_op else ""
     work = row.work or (window.ops[row.op].counts.told if row.op in window.ops else "")
-    is_timed = row.verdict.value in ("slower", "faster")
-    return _Row(row.title, calls, _most(row.now_calls), kind, word, row.base_ns, row.now_ns, is_timed, work)
+    is_timed = row.verdict in (Verdict.SLOWER, Verdict.FASTER)
+    return _Row(
+        row.title,
+        calls,
+        row.now_calls.most if row.now_calls else 0,
+        kind,
+        word,
+        row.base_ns,
+        row.now_ns,
+        is_timed,
+        work,
+    )
 
 
 def _measured(window: WindowResult, op: str, word: str) -> _Row:
@@ -272,29 +246,13 @@ def _measured(window: WindowResult, op: str, word: str) -> _Row:
     counts = result.counts
     fastest = min(result.device_ns) if result.device_ns else None
     kind: marks.Kind = "bad" if word else "mute"
-    return _Row(op, str(counts.calls), counts.calls.most, kind, word, None, fastest, False, counts.told)
-
-
-def _most(calls: Range | None) -> int:
-    return calls.most if calls else 0
+    return _Row(op, str(counts.calls), counts.calls.most, kind, word, None, fastest, is_timed=False, work=counts.told)
 
 
 def _by(row: RowResult) -> str:
     if row.more_calls:
         return f", {row.base_calls or 0} → {row.now_calls or 0}"
     return f", {row.work}" if row.work else ""
-
-
-def _change_ns(row: RowResult) -> int:
-    return (row.now_ns or 0) - (row.base_ns or 0)
-
-
-def _from_calls_ns(row: RowResult) -> int:
-    """Return the part of the change that is of more calls (or fewer), each at its price before."""
-    base = _most(row.base_calls)
-    if not base or not row.base_ns:
-        return _change_ns(row)
-    return round(row.more_calls * row.base_ns / base)
 
 
 def _cost(window: WindowResult | None) -> int | None:

@@ -121,7 +121,7 @@ class Times:
         return [each for each in self.columns if each[2] and any(getattr(row.times, each[0]) for row in self.rows)]
 
 
-def of(saved: SavedProfile, timeline: Timeline, is_chosen: bool) -> Times:
+def of(saved: SavedProfile, timeline: Timeline, *, is_chosen: bool) -> Times:
     """Return the figures of a profile's *timeline*; where *is_chosen*, only of the steps that the profile has."""
     # Of iterations without a file there are times, and nothing else.
     steps = [step for step in saved.steps if step not in ("", OUTSIDE)] or None

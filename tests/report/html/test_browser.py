@@ -69,7 +69,7 @@ def pages() -> dict[str, str]:
     side = diff_page.Compared(HOSTILE, "made", "cpu")
     return {
         "run": run_page.html(run(*tests, stale=[HOSTILE], errors=[HOSTILE])),
-        "profile": profile_page.html(saved, HOSTILE, times.of(saved, ran, False)),
+        "profile": profile_page.html(saved, HOSTILE, times.of(saved, ran, is_chosen=False)),
         "diff": diff_page.html(side, side, diff),
         "history": history_page.html(steps, {HERE: steps.ops(HERE, lambda test: True)}, None, HOSTILE, [HOSTILE]),
         "ranks": ranks_page.html(spread(ranks), [HOSTILE, "rank 1"], HOSTILE, "made", [HOSTILE]),

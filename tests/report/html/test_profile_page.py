@@ -83,7 +83,7 @@ def test_sections_that_would_say_nothing_are_left_out() -> None:
 def test_where_the_time_of_devices_is_told_by_step_steps_stand_once() -> None:
     ran = timeline((STREAM, "k", Kind.OP, 0, 5), (HOST, "1", Kind.STEP, 0, 9), (HOST, "2", Kind.STEP, 9, 9))
     saved = SavedProfile("made", HERE, OPS, steps=("1", "2"), step_ns=(9, 9))
-    page = Page(profile_page.html(saved, "a.json", times.of(saved, ran, False)))
+    page = Page(profile_page.html(saved, "a.json", times.of(saved, ran, is_chosen=False)))
     assert [cells[0] for cells in page.tables["breakdown"]] == ["step", "all", "1", "2"]
     assert "steps" not in page.tables
     assert "computing" in page.text.partition("Device time computing")[2].partition("Ops")[0]
@@ -101,7 +101,7 @@ def test_the_headline_is_the_largest_part_of_the_time_of_the_device() -> None:
         (STREAM, "conv", Kind.OP, 0, 400_000, 0),
         (SECOND, "nccl", Kind.COMMUNICATION, 300_000, 620_000, 0),
     )
-    page = Page(profile_page.html(saved, "a.json", times.of(saved, ran, False)))
+    page = Page(profile_page.html(saved, "a.json", times.of(saved, ran, is_chosen=False)))
     assert page.text.startswith("Communication is 52% of the 1 ms step a.json")
     assert "The most expensive op: Conv , 98.9% of 809 us device time of all ops." in page.text
     assert (
@@ -117,7 +117,7 @@ def test_the_headline_is_the_largest_part_of_the_time_of_the_device() -> None:
 def test_work_of_several_streams_is_more_than_the_busy_time_and_the_page_says_why() -> None:
     saved = SavedProfile("made", HERE, (SavedOp("a", "Add", device_ns=180.0),))
     ran = timeline((STREAM, "a", Kind.OP, 0, 90, 0), (SECOND, "b", Kind.OP, 0, 90, 0))
-    text = Page(profile_page.html(saved, "a.json", times.of(saved, ran, False))).text
+    text = Page(profile_page.html(saved, "a.json", times.of(saved, ran, is_chosen=False))).text
     assert text.startswith("Computing is 100% of the 90 ns recorded")
     assert "The 180 ns in ops is more than the busy time: streams work at the same time" in text
 
@@ -157,7 +157,7 @@ def test_the_ops_that_hold_memory_at_the_peak_lead_to_their_rows() -> None:
     ran = timeline((HOST, "forward", Kind.RANGE, 0, 9), (HOST, "Conv2D", Kind.OP, 2, 6), (STREAM, "k", Kind.OP, 4, 5))
     ran.memory = {"device 0": in_use((0, 256), (3, 1280))}
     saved = SavedProfile("made", HERE, OPS, steps=("1", "2"))
-    page = Page(profile_page.html(saved, "a.json", times.of(saved, ran, False)))
+    page = Page(profile_page.html(saved, "a.json", times.of(saved, ran, is_chosen=False)))
     assert "Memory at the peak of device 0 1.25 KiB in use" in page.text
     assert page.tables["peak-0"][1:] == [
         ["Conv2D", "forward", "1 KiB", "80%", "", "1"],

@@ -12,7 +12,7 @@ from .read import Page, row
 def page_of(found: Timeline, *steps: str, is_chosen: bool = False) -> Page:
     records = tuple(SavedOp("conv", "Conv2D", device_ns=9.0, step=n) for n in range(len(steps or [""])))
     saved = SavedProfile("made by hand", Environment((("made", "1"),), "cpu", ""), records, steps=steps or ("",))
-    return Page(profile_page.html(saved, "a.json", times.of(saved, found, is_chosen)))
+    return Page(profile_page.html(saved, "a.json", times.of(saved, found, is_chosen=is_chosen)))
 
 
 def two_steps(name: str = "forward") -> Timeline:

@@ -23,8 +23,8 @@ Without device events the CPU is the device: device time is self CPU time, as `k
 device time of an op is that of the kernels that it launched: a launch belongs to the innermost op around it. Host time
 is self CPU time, which includes calls of the driver. Copies between host and device, memsets and synchronisations are
 records of their own, since they count wherever they happen; an op that copies by a memcpy counts as that memcpy. Work
-launched before the recording began (correlations grow with time) is ``(unlinked)`` and outside of every step; work
-launched outside of all ops is ``(no op)``.
+launched before the recording began (correlations grow with time) is ``(unlinked)`` and outside of every step; a kernel
+launched outside of all ops (by a replayed CUDA graph, CuPy, Triton) is an op by itself.
 
 Read: files of PyTorch 1.8 (2021) to 2.13 (2026), CPU, V100, A100, H100, MI300X and MTIA.
 """

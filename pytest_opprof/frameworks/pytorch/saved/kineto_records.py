@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ....ops.cuda_kernels import moved
+from ....ops.cuda_kernels import canonical, moved
 from ....ops.names import stable
 from ....ops.vocabulary import COMPILE
 from ....profile.op_key import CallSite
@@ -142,7 +142,12 @@ class Records:
             copy = self._rows_of[tree][tree.owners[event]]
             copy.counted = max(copy.counted - work.count, 0)
         site = self._site(tree, tree.owners[event]) if tree else None
-        did = self._row(step, kernel.name, move or launched_by, work, self._place(kernel), site)
+        # Work outside of all ops is an op by itself: kernels of a replayed CUDA graph, of CuPy, of Triton.
+        op = canonical(kernel.name) if launched_by == _NO_OP and not move else ""
+        did = self._row(
+            step, kernel.name, move or (kernel.name if op else launched_by), work, self._place(kernel), site
+        )
+        did.op = op
         did.nbytes += work.nbytes if move else 0
         did.device.join(work.total_ns, work.least_ns, work.most_ns)
 

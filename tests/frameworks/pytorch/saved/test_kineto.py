@@ -526,7 +526,7 @@ def test_a_kernel_without_a_launch_and_one_without_an_op_stay(tmp_path: Path) ->
     assert [(r.name, r.type, r.device_ns) for r in trace.records] == [
         ("aten::mm", "aten::mm", 0),
         ("early", "(unlinked)", 7000),
-        ("mine", "(no op)", 5000),
+        ("mine", "mine", 5000),
     ]
     assert trace.remarks[0].startswith("1 of 2 device activities were launched outside of the recording")
 

@@ -1,0 +1,111 @@
+"""A budget and a baseline that one growth breaks make one finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
+from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.window_result import WindowNumbers
+from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.findings import Finding
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
+
+from ..conftest import ENVIRONMENT
+
+UNTIMED = TimingVerdict(Verdict.INCOMPARABLE, "one round")
+MIB = 2**20
+
+
+def found_in(
+    base: Mapping[str, int],
+    now: Mapping[str, int],
+    *,
+    then: str = "baseline",
+    memory: Sequence[int] = (),
+    **limits: Any,
+) -> list[Finding]:
+    """Return the findings about a window that makes the calls *now*, given the calls of its base and limits.
+
+    *memory* are the peaks of the base and now.
+    """
+    log = EventLog(ENVIRONMENT)
+    log.knows_memory = bool(memory)
+    for op, calls in now.items():
+        for _ in range(calls):
+            log.add(log.name(op), 1000)
+    for size in memory[1:]:
+        log.allocated(size)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    before, after = ({op: OpCounts(Range(calls)) for op, calls in of.items()} for of in (base, now))
+    facts = tuple({"peak_memory": Range(size)} for size in memory) or ({}, {})
+    diff = compare(before, after, UNTIMED, STORED, facts=facts, then=then)
+    return JudgedWindow(WindowNumbers.of("body", profile), Budget.parse([], limits).check(profile), diff).findings
+
+
+@pytest.mark.parametrize(
+    ("base", "limits", "text", "short"),
+    [
+        ({"Cast": 1}, {"Cast": 1}, "Cast: 3 calls (budget: 1, baseline: 1)", "Cast 1 -> 3 (budget 1)"),
+        ({"Cast": 2}, {"Cast": "0..1"}, "Cast: 3 calls (budget: 0..1, baseline: 2)", "Cast 2 -> 3 (budget 0..1)"),
+        ({}, {"Cast": 0}, "Cast: 3 calls (budget: 0, baseline: 0)", "Cast 0 -> 3 (budget 0)"),
+        (
+            {},
+            {"only": ["Add"]},
+            "Cast: 3 calls (baseline: 0), but only Add may run",
+            "Cast 0 -> 3 (budget 0)",
+        ),
+    ],
+)
+def test_one_growth_beyond_both_limits_is_one_finding(
+    base: dict[str, int], limits: dict[str, object], text: str, short: str
+) -> None:
+    (found,) = found_in(base, {"Cast": 3}, **limits)
+    assert (found.text, found.short) == (text, short)
+    assert found.breaks_budget
+    assert found.is_regression
+    assert found.kinds == ["over budget", "new" if not base else "more calls"]
+
+
+def test_a_quantity_of_the_window_is_joined_by_its_name() -> None:
+    same = {"Cast": 1}
+    (found,) = found_in(same, same, then="HEAD~1", memory=(2 * MIB, 5 * MIB), peak_memory="1 MiB")
+    assert found.text == "peak memory: 5 MiB (budget: 1 MiB, HEAD~1: 2 MiB)"
+    assert (found.op, found.kinds) == ("peak_memory", ["over budget", "more memory"])
+
+
+def test_one_number_is_one_finding_also_if_the_limit_needs_more_digits() -> None:
+    same = {"Cast": 1}
+    (found,) = found_in(same, same, memory=(2 * MIB, 5 * MIB + 1000), peak_memory="5 MiB")
+    assert found.text == "peak memory: 5.00095 MiB (budget: 5 MiB, baseline: 2 MiB)"
+
+
+def test_other_growths_keep_findings_of_their_own() -> None:
+    found = found_in({"Cast": 1, "Add": 1}, {"Cast": 3, "Add": 2, "Exp": 1}, Cast=2, Exp="1 ns")
+    assert [(each.text, each.kinds) for each in found] == [
+        ("Cast: 3 calls (budget: 2, baseline: 1)", ["over budget", "more calls"]),
+        ("Exp: device time 1 us (budget: 1 ns)", ["over budget"]),
+        ("Exp: 1 call (baseline: 0)", ["new"]),
+        ("Add: 2 calls (baseline: 1)", ["more calls"]),
+    ]
+
+
+def test_an_op_with_the_name_of_a_quantity_is_not_that_quantity() -> None:
+    found = found_in({"calls": 1}, {"calls": 3}, calls=2)
+    assert [(each.op, each.text) for each in found] == [
+        (None, "calls of all ops: 3 (budget: 2)"),
+        ("calls", "calls: 3 calls (baseline: 1)"),
+    ]
+
+
+def test_a_line_below_a_finding_accepts_nothing() -> None:
+    line = Finding("calls", "Cast", "  2 of them at model.py:4")
+    assert (line.kinds, line.breaks_budget, line.is_regression) == ([], False, False)
