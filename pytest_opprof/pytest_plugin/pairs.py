@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
 from ..verdict.acceptance import TRAILER, Acceptance, accepted
 from ..verdict.compare import Diff, Row, compare_counts_first
+from ..verdict.findings import Broken, Finding
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
@@ -43,6 +45,8 @@ from .test_run import TestRun
 
 # The measurement of a process, by window.
 _Windows = dict[str, WindowBaseline]
+# The number and the limit in the text of a finding about a budget.
+_LIMIT = re.compile(r"(.*) \(budget: ([^()]*)\)")
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 
@@ -175,7 +179,7 @@ class Found:
     def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
         name = result.name
         runs = tuple(after for _, after in self._runs(test, name))
-        budget = [finding for finding in result.findings if finding.breaks_budget and not finding.adds]
+        budget = [_broken(finding) for finding in result.findings if finding.breaks_budget and not finding.adds]
         window = JudgedWindow(result, budget, processes=runs, limits=result.limits)
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
@@ -277,6 +281,14 @@ class Found:
         """Return the times of a window in each pair of processes."""
         both = [[windows[window].processes for windows in pair if window in windows] for pair in self._windows[test]]
         return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
+
+
+def _broken(finding: Finding) -> Broken:
+    """Return the broken limit that a fresh process found without a base, to be compared with the base's number."""
+    rule, op, short = finding.rule, finding.op, finding.short
+    if parts := _LIMIT.fullmatch(finding.text):
+        return Broken(rule, op, rule, parts[1], parts[2], short)
+    return Broken(rule, op, rule, "", "", short, instead=finding.text)
 
 
 class _Failure:
