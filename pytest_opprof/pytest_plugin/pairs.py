@@ -153,8 +153,10 @@ class Found:
         for data in self.first[1].reports.get(test.nodeid, []):
             report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
             # A test that exceeds its budget failed in the fresh process already, without a comparison.
-            if report.when == "call" and not report.skipped and hasattr(report, "opprof"):
-                self._conclude(test, report)
+            if report.when == "call" and hasattr(report, "opprof"):
+                findings = [finding for window in _results(report.opprof) for finding in window.findings]
+                if report.passed or (report.failed and any(finding.breaks_budget for finding in findings)):
+                    self._conclude(test, report)
             yield report
 
     def _conclude(self, test: TestRun, report: Any) -> None:
