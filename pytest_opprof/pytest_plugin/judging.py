@@ -188,7 +188,7 @@ class Judging:
             try:
                 base = self._store.entry(*where, name)
             except BaselineError as error:
-                broken_file = "its baseline file cannot be used"
+                broken_file = failure.BROKEN_BASELINE
                 self._errors.append(str(error))
         known = base.ops if base else ()
         budget = plan.budget if limited else Budget()

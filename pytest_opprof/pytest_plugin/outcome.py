@@ -12,7 +12,7 @@ from ..machine.children import NOT_SEEN
 from ..machine.identity import machine
 from ..measure.plan import Settings, TestPlan
 from ..report.colours import TextLine
-from ..report.failure import Shown, cause, failure
+from ..report.failure import BROKEN_BASELINE, Shown, cause, failure
 from ..report.op_table import kernels, table
 from ..report.tables import Style
 from ..results.judged_window import JudgedWindow
@@ -80,7 +80,8 @@ def _failure(
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
         record = command(test, "--opprof-update-new", settings.rank)
-        return [TextLine(f"{missing}: record it with {record}")], "no baseline"
+        advice = "" if missing == BROKEN_BASELINE else f": record it with {record}"
+        return [TextLine(f"{missing}{advice}")], "no baseline"
     for title, window in by_title.items():
         if settings.strict and NOT_SEEN in window.numbers.remarks:
             return [TextLine(f"{title}: {NOT_SEEN}: --opprof-strict requires all of them")], "other processes"

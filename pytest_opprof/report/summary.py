@@ -13,6 +13,7 @@ from ..results.run_result import TestRecord, counted, run_of
 from ..units import plural
 from ..verdict.verdicts import Verdict
 from .causes import by_op
+from .failure import BROKEN_BASELINE
 
 _MANY, _OPS = 3, 8
 """Summarise causes from so many failing tests on; at most so many ops."""
@@ -67,7 +68,8 @@ class Summary:
             if any(record.status == "too noisy" for record in records) and not settings.against:
                 yield "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"
             yield from _grouped([record.missing for record in records], verbosity)
-            if any(record.missing for record in records) and not settings.against:
+            lacks = {reason for record in records for reason in record.missing.values()} - {BROKEN_BASELINE}
+            if lacks and not settings.against:
                 yield f"record them: {settings.rank.pytest} --opprof-update-new (-vv shows the ops of each test)"
             yield from _worse(records)
         yield from self.lines

@@ -468,6 +468,7 @@ class TestTwoFiles:
             assert result.ret == pytest.ExitCode.TESTS_FAILED
             result.stdout.fnmatch_lines(["opprof: error: *test_m.py.times.json:1: is not JSON: *"])
             assert result.stdout.str().count("is not JSON") == 1
+            result.stdout.no_fnmatch_line("record them: *")
         assert (calls.read_text(), times.read_text()) == (before, "{")
 
     def test_a_file_of_an_older_schema_is_an_error_with_the_command_that_records_it_anew(
