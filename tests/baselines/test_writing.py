@@ -51,6 +51,7 @@ def can_unshare() -> bool:
     return bool(shutil.which("unshare")) and subprocess.run([*UNSHARE, "true"], capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("prefix", [[], UNSHARE], ids=["here", "in pid namespaces"])
 def test_writers_with_their_own_temporary_folders_lose_nothing_of_each_other(tmp_path: Path, prefix: list[str]) -> None:

@@ -125,6 +125,7 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
     assert leftovers(repository) == []
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.usefixtures("untraced")
 def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pytester) -> None:
@@ -154,6 +155,7 @@ def test_more_calls_fail_after_three_pairs(repository: pytest.Pytester) -> None:
     assert "MatMul: 2 calls (HEAD: 1)" in junit
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_paths_in_the_repository_become_those_of_the_revision_and_others_stay(repository: pytest.Pytester) -> None:
     beside = repository.path.with_name(f"{repository.path.name}-config")
@@ -241,6 +243,7 @@ def test_a_side_that_dies_in_a_round_ends_the_run_with_a_message(repository: pyt
     assert leftovers(repository) == []
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_side_that_hangs_ends_the_run_with_a_message(
     repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
@@ -294,6 +297,7 @@ def test_a_file_that_the_revision_cannot_import_has_nothing_to_compare_with(repo
     )
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_revision_to_compare_with_is_reason_enough_to_measure(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)

@@ -31,6 +31,7 @@ def write(pytester: pytest.Pytester, mark: str, *body: str) -> None:
     pytester.makepyfile(test_m=HEAD + f"@pytest.mark.{mark}\ndef test_a():\n{''.join(body)}")
 
 
+@pytest.mark.slow
 def test_a_leak_that_the_baseline_lacks_fails_with_its_holder(suite: Suite, pytester: pytest.Pytester) -> None:
     write(pytester, "opprof(leaks=True)", BODY)
     suite("--opprof", "--opprof-update").assert_outcomes(passed=1)
@@ -106,6 +107,7 @@ def test_a():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_what_a_body_no_longer_does_after_many_calls_is_confirmed_before_leaks_are_looked_for(
     pytester: pytest.Pytester, suite: Suite

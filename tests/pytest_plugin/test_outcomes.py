@@ -307,6 +307,7 @@ def test_a():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.processes
 def test_a_body_that_imports_a_framework_is_measured_when_it_runs_again(

@@ -390,6 +390,7 @@ def test_drawn():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_fresh_processes_count_what_runs_once_and_show_what_varies(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(test_m=FRESH.format(calls=30))

@@ -201,6 +201,7 @@ if os.environ.get("OWN"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_sizes_that_vary_between_processes_are_told_and_judged_beyond_twice_their_range(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch

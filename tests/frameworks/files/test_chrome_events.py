@@ -263,6 +263,7 @@ except TraceError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is set from /proc")
 @pytest.mark.parametrize("what", HOSTILE)
 @pytest.mark.processes
