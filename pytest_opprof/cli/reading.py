@@ -91,9 +91,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="FORMAT", help="read the file as this format, without detection")
     parser.add_argument("--rank", metavar="N", help="rank to read from a folder of ranks, or 'all'")
     parser.add_argument("--steps", metavar="STEPS", help="only these steps: 2-4 or 2,3,4")
-    parser.add_argument(
-        "--partial", action="store_true", help="read what is left of a file that was cut or lacks times"
-    )
+    parser.add_argument("--partial", action="store_true", help="read the rest of a file that was cut or lacks times")
     parser.add_argument(
         "--model", type=location, metavar="FILE", help="the ONNX model of the profile: it names source lines"
     )

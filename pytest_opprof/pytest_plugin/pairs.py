@@ -153,9 +153,9 @@ class Found:
         for data in self.first[1].reports.get(test.nodeid, []):
             report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
             # A test that exceeds its budget failed in the fresh process already, without a comparison.
-            if report.when == "call" and hasattr(report, "opprof"):
-                findings = [finding for window in _results(report.opprof) for finding in window.findings]
-                if report.passed or (report.failed and any(finding.breaks_budget for finding in findings)):
+            if report.when == "call" and hasattr(report, "opprof") and not report.skipped:
+                found = [] if report.passed else converted(report.opprof, TestRecord).findings
+                if report.passed or any(each.breaks_budget for each in found):
                     self._conclude(test, report)
             yield report
 

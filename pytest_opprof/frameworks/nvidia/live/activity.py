@@ -51,7 +51,8 @@ def work_of(records: Mapping[int, Table], calls: Calls, text: Callable[[int], st
 
     *graphs_hold*: whether nodes of graphs have the number of their launch.
     """
-    tables = [_without_later(records[kind], calls) for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
+    waits = calls.correlation[calls.of(synchronizes)]
+    tables = [_without_later(records[kind], waits[-1:]) for kind in (KERNEL, MEMCPY, PEER_COPY, MEMSET)]
     addresses, kernel = np.unique(tables[0]["name"], return_inverse=True)
     ops = [_kernel(text(address)) for address in addresses.tolist()]
     op = [kernel]
@@ -84,16 +85,16 @@ def work_of(records: Mapping[int, Table], calls: Calls, text: Callable[[int], st
     )
 
 
-def _without_later(table: Table, calls: Calls) -> Table:
-    """Return *table* without untimed work of calls later than the last recorded wait: opprof's own, after the window.
+def _without_later(table: Table, wait: NDArray[np.uint32]) -> Table:
+    """Return *table* without untimed work of calls later than the last recorded *wait* (its number; empty for none).
 
-    On an H100, of work that another thread began to launch just before the recording stopped, CUPTI kept neither the
-    time nor the call. It numbers calls in their order. Nodes of a graph may have any number: see `links`.
+    That is opprof's own, after the window. On an H100, of work that another thread began to launch just before the
+    recording stopped, CUPTI kept neither the time nor the call. It numbers calls in their order. Nodes of a graph may
+    have any number: see `links`.
     """
-    waits = np.flatnonzero(calls.of(synchronizes))
-    if not len(waits):
+    if not len(wait):
         return table
-    is_later = (table["correlation"] - calls.correlation[waits[-1]]).astype(np.int32) > 0
+    is_later = (table["correlation"] - wait).astype(np.int32) > 0
     kept = (table["start"] != 0) | (table["graph_node"] != 0) | ~is_later
     return {name: values[kept] for name, values in table.items()}
 

@@ -76,10 +76,9 @@ def fill(
 ) -> NDArray[np.bool_]:
     """Append the program's calls in *span* to *log*; return a mask of their *work*.
 
-    *parents* are the log's events around the calls, *sites* the nodes of their lines, and whether autograd made the
-    call, as for `EventLog.asked_at`; *moments*: also record start times;
-    *graphs_hold*: CUPTI numbers launches of graphs correctly. Raises BackendError, with the likely *cause*, if a kernel
-    was launched and is not in *work*, or if the time of some work is unknown.
+    *parents* are the log's events around the calls, *sites* their lines as `EventLog.asked_at` takes them; *moments*:
+    also record start times; *graphs_hold*: CUPTI numbers launches of graphs correctly. Raises BackendError, with the
+    likely *cause*, if a kernel was launched and is not in *work*, or if the time of some work is unknown.
     """
     parents = np.full(len(calls.start), NOBODY) if parents is None else parents
     caller, asked = work.caller, _asked(calls, work, span)

@@ -60,9 +60,7 @@ class Pushed:
 
 
 def sites_of(calls: Calls, external: Table) -> list[tuple[int, bool]]:
-    """Return the node of each call's line, by the pushed numbers, and that autograd did not make it; UNKNOWN without
-    one.
-    """
+    """Return the line of each call as `EventLog.asked_at` takes it, by the pushed numbers; UNKNOWN without one."""
     ours = external["pushed"] >> np.uint64(32) == _OURS >> 32
     number, node = external["correlation"][ours], (external["pushed"][ours] & np.uint64(0xFFFFFFFF)).astype(np.int64)
     found = np.full(len(calls.start), UNKNOWN)

@@ -163,7 +163,9 @@ def fill(
     sites = None
     if log.chains is not None:
         sites = [host.call_sites[correlation] for correlation in calls.correlation.tolist()]
-    cuda_events.fill(log, calls, work, span, parents, KERNELS_LOST, sites, moments, graphs_hold)
+    cuda_events.fill(
+        log, calls, work, span, parents, KERNELS_LOST, sites=sites, moments=moments, graphs_hold=graphs_hold
+    )
     if alone := np.count_nonzero(caller == NOBODY):
         log.remark(_UNLINKED.format(alone))
     for allocation in session.allocations:
