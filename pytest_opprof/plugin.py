@@ -205,7 +205,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_active(config.option, config):
         idle = [
             flag
-            for flag in "all strict report-only json summary memory leaks sites python traces".split()
+            for flag in "strict report-only json summary memory leaks sites python traces".split()
             if getattr(config.option, f"opprof_{flag.replace('-', '_')}")
         ]
         if idle:
@@ -278,5 +278,7 @@ def _opprof(request: pytest.FixtureRequest) -> Iterator[Opprof]:
 
 
 def _is_active(options: Any, config: pytest.Config) -> bool:
-    flags = (options.opprof, options.opprof_update, options.opprof_update_new, options.opprof_against is not None)
-    return any(flags) or (options.opprof is None and bool(config.getini("opprof")))
+    flags = (options.opprof, options.opprof_all, options.opprof_update, options.opprof_update_new)
+    return (
+        any(flags) or options.opprof_against is not None or (options.opprof is None and bool(config.getini("opprof")))
+    )

@@ -48,6 +48,8 @@ class Measurement:
             self.recorder.memory = bool(plan.options.memory)
         self.windows: list[Window] = []
         """The opened windows, in order."""
+        self.unused: list[Window] = []
+        """The windows that the test made and has not entered yet."""
         self.is_over = False
         """Whether the test was judged, so that nobody would judge later windows."""
         self.rounds: list[Window] = []

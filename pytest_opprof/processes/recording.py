@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from time import monotonic
 
 import pytest
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
+from ..frameworks.live.lines import LINES
 from ..machine.load import QUIET_PATIENCE_S, Watch, quiet_again
 from ..measure.plan import Settings
 from ..profile.op_counts import OpCounts, facts_in_all, in_all
@@ -133,7 +135,18 @@ class Recording:
         except BackendError as error:
             self._lines.append(f"source lines were not recorded: {error}")
             return found
-        return found | {test: answer.sites for test, answer in answers.items()}
+        self._keep_sites(answers)
+        return found | self._sites
+
+    def _keep_sites(self, answers: Mapping[str, Answer]) -> None:
+        """Keep the source lines of tests, and tell remarks that some are missing."""
+        self._sites |= {test: answer.sites for test, answer in answers.items()}
+        self._lines += [
+            f"{test}: {remark}"
+            for test, answer in answers.items()
+            for remark in dict.fromkeys(chain.from_iterable(answer.remarks.values()))
+            if remark.startswith(LINES)
+        ]
 
     def times(self, tests: Sequence[TestRecord], processes: int) -> None:
         """Measure *tests* until each of their timed windows has the times of *processes* processes.
@@ -202,7 +215,7 @@ class Recording:
                     patience_s = max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
                     lines = [test for test in tests if test in with_lines and number == numbers[-1]]
                     answers = process.measure(tests, patience_s, sites=lines)
-                    self._sites |= {test: answers[test].sites for test in lines if answers[test].windows}
+                    self._keep_sites({test: answers[test] for test in lines if answers[test].windows})
                     self._took_s = monotonic() - begin
                     for window in lacking:
                         window.add(number, answers[window.test.id])

@@ -258,7 +258,12 @@ def _measure_rounds(
 
 
 def check_finished(measurement: Measurement) -> None:
-    """Raise UsageError for a window without an end, whose measurement nobody could judge."""
+    """Raise UsageError for a window without a beginning or an end, which nobody could judge."""
+    for window in measurement.unused:
+        raise UsageError(
+            f"window {window.name!r} measures nothing: it was made and never entered. Write `with opprof(...):` or"
+            " `for _ in opprof.rounds(...):` before the code"
+        )
     for window in measurement.windows:
         if window.unfinished in (OPEN, LEFT):
             raise UsageError(

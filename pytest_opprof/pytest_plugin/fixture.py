@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,16 +75,21 @@ class Opprof:
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
 
-    @contextmanager
-    def __call__(self, name: str | None = None) -> Iterator[Window]:
-        """Measure the block as the window *name*; entering it again is another step of the same window."""
+    def __call__(self, name: str | None = None) -> AbstractContextManager[Window]:
+        """Return a context that measures its block as the window *name*."""
         __tracebackhide__ = True
-        name = _checked(name) or self._measurement.next_name()
+        window = Window(_checked(name) or self._measurement.next_name(), self._measurement.aliases)
+        self._measurement.unused.append(window)
+        return self._measured(window)
+
+    @contextmanager
+    def _measured(self, window: Window) -> Iterator[Window]:
+        __tracebackhide__ = True
+        self._measurement.unused.remove(window)
         if self._measurement.counting is not None:
-            with self._measurement.counting.window(name) as measured:
-                yield measured or Window(name, self._measurement.aliases)
+            with self._measurement.counting.window(window.name) as measured:
+                yield measured or window
             return
-        window = Window(name, self._measurement.aliases)
         recorder = self._measurement.recorder
         self._measurement.opened(window)
         try:
@@ -131,6 +136,11 @@ class Opprof:
 
 def _checked(name: str | None) -> str | None:
     __tracebackhide__ = True
+    if not isinstance(name, str | None):  # pytest-benchmark calls benchmark(function)
+        raise UsageError(
+            f"opprof({name!r}) measures nothing, its argument is the name of a window. Write `with opprof():` or"
+            " `for _ in opprof.rounds(20):` before the code"
+        )
     if name == BODY:
         raise UsageError(f"a window cannot be called {BODY!r}: that is the whole body of a marked test")
     if name and name.isdecimal():
@@ -147,6 +157,7 @@ class Rounds(Window):
         self._rounds = rounds
         self._warmup = warmup
         self._iterated = False
+        measurement.unused.append(self)
 
     def __iter__(self) -> Iterator[int]:
         """Yield the number of each round; negative numbers are warm-up. Raises UsageError the second time."""
@@ -154,6 +165,7 @@ class Rounds(Window):
         if self._iterated:
             raise UsageError("these rounds were run already; write opprof.rounds(...) again for more")
         self._iterated = True
+        self._measurement.unused.remove(self)
         if self._measurement.counting is not None:
             yield from self._count(self._measurement.counting)
             return

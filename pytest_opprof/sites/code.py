@@ -102,6 +102,14 @@ def is_traced(code: CodeType) -> bool:
     return kinds[code.co_filename] is Kind.TRACED
 
 
+def is_import(code: CodeType) -> bool:
+    """Return True if *code* is the body of an installed module.
+
+    To import one may run 400,000 lines (peft, which imports transformers): the import statement stands for them.
+    """
+    return code.co_name == "<module>" and bool(in_package(code.co_filename))
+
+
 def in_package(file: str) -> str:
     """Return the path of an installed *file* below its site-packages (``einops/_backends.py``), else ""."""
     found = _PACKAGES.match(file)

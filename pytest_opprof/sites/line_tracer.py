@@ -35,6 +35,8 @@ class LineTracer(ABC):
         self.replaced = False
         """Whether the program, or an exception in *on_site*, ended the tracing before `stop`: nodes may be wrong."""
         self.chains = chains
+        self._importing: object = None
+        """The outermost installed module that is being imported: meanwhile the program stays at the import."""
         self._on_site = on_site
         self._marks = 0
 

@@ -8,7 +8,7 @@ from threading import get_ident
 from types import CodeType, FrameType
 
 from .chains import UNKNOWN, Chains
-from .code import Kind, kinds
+from .code import Kind, is_import, kinds
 from .line_tracer import LineTracer
 from .stack import here, running
 
@@ -114,21 +114,25 @@ class MonitoringTracer(LineTracer):
         self._stack.append(call)
 
     def _start(self, code: CodeType, offset: int) -> object:
+        if is_import(code) and self._importing is None and get_ident() == self._thread:
+            self._importing = code
+            _monitoring.set_local_events(self._id, code, _events.PY_RETURN)
+            return None
         if kinds[code.co_filename] is not _TRACED:
             return _DISABLE
-        if get_ident() == self._thread:
+        if get_ident() == self._thread and self._importing is None:
             self._enter(code, self.now, self.now)
         return None
 
     def _resume(self, code: CodeType, offset: int) -> object:
         if kinds[code.co_filename] is not _TRACED:
             return _DISABLE
-        if get_ident() == self._thread:
+        if get_ident() == self._thread and self._importing is None:
             self._go_on(code, sys._getframe(1), self.now)
         return None
 
     def _throw(self, code: CodeType, offset: int, error: BaseException) -> None:
-        if kinds[code.co_filename] is _TRACED and get_ident() == self._thread:
+        if kinds[code.co_filename] is _TRACED and get_ident() == self._thread and self._importing is None:
             frame = sys._getframe(1)
             # throw() goes past the coroutines that wait for this one.
             self._go_on(code, frame, here(self.chains, frame.f_back, self._until))
@@ -139,7 +143,7 @@ class MonitoringTracer(LineTracer):
         self._moved(self.chains.node(parent, code, frame.f_lineno))
 
     def _line(self, code: CodeType, line: int) -> None:
-        if get_ident() != self._thread:
+        if get_ident() != self._thread or self._importing is not None:
             return
         call = self._stack[-1]
         if call.code is not code:
@@ -153,7 +157,10 @@ class MonitoringTracer(LineTracer):
             self._moved(node)
 
     def _leave(self, code: CodeType, offset: int, value: object) -> None:
-        if self._stack[-1].code is code and get_ident() == self._thread:
+        if self._importing is not None:
+            if code is self._importing and get_ident() == self._thread:
+                self._importing = None
+        elif self._stack[-1].code is code and get_ident() == self._thread:
             node = self._stack.pop().back
             if node != self.now:
                 self._moved(node)

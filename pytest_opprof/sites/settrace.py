@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .chains import UNKNOWN, Chains
-from .code import Kind, kinds
+from .code import Kind, is_import, kinds
 from .line_tracer import LineTracer
 from .stack import here, running
 
@@ -76,6 +76,11 @@ class SettraceTracer(LineTracer):
     def _call(self, frame: FrameType, event: str, argument: Any) -> Trace | None:  # pragma: no cover  # see _moved
         """Trace each called function whose lines can be sites."""
         code = frame.f_code
+        if self._importing is not None:
+            return None
+        if is_import(code):
+            self._importing, frame.f_trace_lines = code, False
+            return self._imported
         if kinds[code.co_filename] is not _TRACED:
             return None
         waits = code.co_flags & _CAN_WAIT
@@ -89,6 +94,11 @@ class SettraceTracer(LineTracer):
             if node != self.now:
                 self._moved(node)
         return local
+
+    def _imported(self, frame: FrameType, event: str, argument: Any) -> Trace:  # pragma: no cover  # see _moved
+        if event == "return":
+            self._importing = None
+        return self._imported
 
     def _local(self, parent: int, code: CodeType) -> Trace:
         """Return the tracer of the lines of *code* called from *parent*, to which it returns."""
@@ -105,7 +115,7 @@ class SettraceTracer(LineTracer):
                 found = parent
             else:
                 return local
-            if found != self.now:
+            if found != self.now and self._importing is None:
                 self._moved(found)
             return local
 

@@ -163,6 +163,14 @@ def test_lines_that_such_a_process_could_not_tell_are_looked_for_in_another(reco
     assert (found.others.with_lines, found.others.numbers) == ([[], [test.id], [test.id]], [2, 1])
 
 
+def test_lines_that_are_known_in_part_are_said_when_they_are_recorded(record: Record) -> None:
+    remarks = {BODY: ["source lines are known only for the first 9 executed lines", "a GPU was throttled"]}
+    test = ran(rounds=1, tells_sites=True)
+    found = record(lambda number, _: Answer({BODY: timed(took())}, "", {BODY: {"Add": ()}}, remarks))
+    found.calls([test], 3)
+    assert found.lines == [f"{test.id}: source lines are known only for the first 9 executed lines"]
+
+
 def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) -> None:
     test = ran(rounds=1)
     asked = []

@@ -274,6 +274,26 @@ def test_names_that_would_mix_windows_up_are_refused(
     suite("--opprof").stdout.fnmatch_lines([message])
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "opprof(work)",
+            "*opprof(<function work at 0x*>) measures nothing, its argument is the name of a window. Write*",
+        ),
+        ("opprof('prefill')", "*window 'prefill' measures nothing: it was made and never entered. Write `with opprof*"),
+        ("opprof.rounds(20)", "*window 'rounds 1' measures nothing: it was made and never entered*"),
+    ],
+)
+def test_a_window_that_is_never_entered_is_an_error(
+    pytester: pytest.Pytester, suite: Suite, body: str, message: str
+) -> None:
+    pytester.makepyfile(UNFINISHED.replace("def test_", "def no_") + f"def test_a(opprof):\n    {body}\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([message])
+
+
 def test_warm_up_rounds_do_not_count_for_the_windows_inside(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         UNFINISHED.replace("def test_", "def no_")

@@ -58,7 +58,7 @@ def test_a_value_that_means_nothing_stops_the_run(
     result.stderr.fnmatch_lines([message])
 
 
-@pytest.mark.parametrize("flag", ["--opprof-all", "--opprof-strict", "--opprof-json=x.json"])
+@pytest.mark.parametrize("flag", ["--opprof-strict", "--opprof-json=x.json"])
 def test_a_flag_that_would_do_nothing_says_so(pytester: pytest.Pytester, suite: Suite, flag: str) -> None:
     pytester.makepyfile(OVER)
     result = suite(flag)

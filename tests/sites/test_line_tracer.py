@@ -218,6 +218,41 @@ def test_it_gives_up_where_there_are_too_many_lines(
     assert sys.gettrace() is before
 
 
+HEAVY = """
+from tests.sites.ops import op
+
+def work(n):
+    return op(n)
+
+for n in range(100):
+    work(n)
+if FAILS:
+    raise ImportError
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_import_of_an_installed_module_is_one_line(
+    tracer: Tracer, marks: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    installed = tmp_path / "site-packages"
+    installed.mkdir()
+    (installed / "opprof_heavy.py").write_text(HEAVY.replace("FAILS", str(fails)))
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.delitem(sys.modules, "opprof_heavy", raising=False)
+    tracer.start(sys._getframe())
+    with contextlib.suppress(ImportError):
+        import opprof_heavy
+    line = sys._getframe().f_lineno - 1
+    during = len(marks)
+    if not fails:
+        opprof_heavy.work(1)
+    tracer.stop()
+    assert {tracer.chains.frames(node)[0].line for node in marks[:during]} >= {line}
+    assert "work" not in [frame.function for node in marks[:during] for frame in tracer.chains.frames(node)]
+    assert ("work" in [tracer.chains.frames(node)[0].function for node in marks[during:]]) is not fails
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("core", ["ctrace", "pytrace", "sysmon"])
 def test_coverage_goes_on_after_the_window(core: str, tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ from ...sites.line_tracer import MOST_MARKS
 from ...sites.tracer import Tracer
 
 
+# The beginning of each remark that lines are missing.
+LINES = "source lines"
+
+
 @contextmanager
 def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Iterator[None]:
     """Call *on_site* with a node of *chains* for each line that this thread comes to in the context."""
@@ -21,7 +25,7 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
             return
     tracer = Tracer(chains, on_site)
     if why := tracer.unavailable():
-        log.remark(f"source lines are unknown: {why}")
+        log.remark(f"{LINES} are unknown: {why}")
         yield
         return
     tracer.start(sys._getframe(1))
@@ -30,6 +34,6 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
     finally:
         tracer.stop()
         if tracer.capped:
-            log.remark(f"source lines are known only for the first {MOST_MARKS:,} executed lines")
+            log.remark(f"{LINES} are known only for the first {MOST_MARKS:,} executed lines")
         if tracer.replaced:
-            log.remark("source lines may be wrong: something else traced lines (sys.settrace)")
+            log.remark(f"{LINES} may be wrong: something else traced lines (sys.settrace)")

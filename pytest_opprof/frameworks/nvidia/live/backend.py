@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from .cupti_records import Table
     from .driver import Driver
 
-# A process that imported one of these is going to use a GPU. JAX imports its module with the first array.
+_JAX_PLUGINS = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
+# A process that imported one of these is going to use a GPU. JAX imports its plugin with the first array.
 _USERS = (
     "cupy",
     "numba.cuda",
@@ -36,8 +38,7 @@ _USERS = (
     "pycuda.driver",
     "cuda.bindings",
     "cuda.core",
-    "jax_plugins.xla_cuda12",
-    "jax_plugins.xla_cuda13",
+    *_JAX_PLUGINS,
 )
 _VERSIONS = ("cupy", "jax", "numba", "triton", "pycuda")
 # The version of CUPTI, 13.4 Update 1, from which on kernels keep their names when another module replaces theirs.
@@ -69,7 +70,7 @@ class CudaBackend(Backend):
     def in_use(self) -> bool:
         """Return True if this process imported a user of GPUs, has a GPU, and torch's profiler does not record it."""
         # In this order, so that processes without these modules pay only for the first check.
-        uses = any(user in sys.modules for user in _USERS) or _mindspore_is_on_gpu()
+        uses = any(user in sys.modules for user in _USERS) or _mindspore_is_on_gpu() or jax_is_to_use_gpu()
         return uses and not torch_records() and self._device_problem() is None
 
     @contextmanager
@@ -192,6 +193,24 @@ _BACKEND = CudaBackend()
 def backend() -> CudaBackend:
     """Return the backend (for the entry point). There is one, as there is one CUPTI."""
     return _BACKEND
+
+
+def jax_is_to_use_gpu() -> bool:
+    """Return True if JAX is imported, has no client yet, and is going to make one of a GPU that this process has.
+
+    The first test that computes has to be recorded by this backend, and to ask JAX itself would take the GPU's memory.
+    """
+    config: Any = getattr(sys.modules.get("jax"), "config", None)  # None while it is being imported
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    if config is None or bridge is None or bridge.backends_are_initialized():
+        return False
+    first = (config.jax_platforms or "cuda").split(",")[0]
+    return first in ("cuda", "gpu") and _jax_has_plugin() and _BACKEND._device_problem() is None
+
+
+@cache
+def _jax_has_plugin() -> bool:
+    return bool(find_spec("jax_plugins")) and any(find_spec(plugin) for plugin in _JAX_PLUGINS)
 
 
 def torch_records() -> bool:

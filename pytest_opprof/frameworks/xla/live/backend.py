@@ -19,6 +19,7 @@ from ....sites.chains import UNKNOWN
 from ....sites.stack import here
 from ...live.contract import Backend, KnownWork, Options
 from ...live.lines import traced
+from ...nvidia.live.backend import jax_is_to_use_gpu
 from .fence import FUNCTION, Fence
 from .misses import Misses
 from .programs import Programs, is_started
@@ -67,8 +68,10 @@ class JaxBackend(Backend):
         return _TOO_OLD.format(installed=installed) if numbers < _FIRST else None
 
     def in_use(self) -> bool:
-        """Return True if JAX is imported and does not run on a GPU."""
-        return "jax._src.xla_bridge" in sys.modules and not (is_started() and _platform() in _ON_GPU)
+        """Return True if JAX is imported and neither runs on a GPU nor is going to."""
+        if "jax._src.xla_bridge" not in sys.modules:
+            return False
+        return _platform() not in _ON_GPU if is_started() else not jax_is_to_use_gpu()
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:

@@ -886,6 +886,33 @@ def test_it_is_in_use_where_something_imported_uses_a_gpu(
     assert backend.in_use()
 
 
+@pytest.mark.parametrize(
+    ("platforms", "plugin", "started", "in_use"),
+    [
+        ("", True, False, True),
+        ("cuda,cpu", True, False, True),
+        ("cpu,cuda", True, False, False),
+        ("", False, False, False),
+        ("", True, True, False),
+    ],
+)
+def test_it_records_the_test_that_starts_jax_on_the_gpu(
+    backend: CudaBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    platforms: str,
+    plugin: bool,
+    started: bool,
+    in_use: bool,
+) -> None:
+    # Stand-ins for JAX: of a process that imported it, and has not computed anything.
+    monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.setattr(cuda_backend, "_jax_has_plugin", lambda: plugin)
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=SimpleNamespace(jax_platforms=platforms)))
+    bridge = SimpleNamespace(backends_are_initialized=lambda: started)
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
+    assert backend.in_use() is in_use
+
+
 def test_a_process_that_uses_no_gpu_asks_no_driver(backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "cupy")
     monkeypatch.setattr(cuda_driver, "opened", lambda: pytest.fail("asked"))

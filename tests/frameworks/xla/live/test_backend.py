@@ -319,6 +319,14 @@ def test_an_accelerator_is_another_backends_or_nobodys(
             pass
 
 
+def test_where_jax_is_going_to_start_on_a_gpu_it_is_not_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A test double: there is no GPU here.
+    monkeypatch.setattr(module, "is_started", lambda: False)
+    assert JaxBackend().in_use()
+    monkeypatch.setattr(module, "jax_is_to_use_gpu", lambda: True)
+    assert not JaxBackend().in_use()
+
+
 def again(*bodies: Callable[[], object]) -> tuple[tuple[int, ...] | None, list[str]]:
     backend().begin_test()
     profile = measured(*bodies)
