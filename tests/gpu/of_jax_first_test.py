@@ -1,4 +1,4 @@
-"""The test that starts JAX on a real GPU is recorded as the later ones are. `test_frameworks` runs it in a process of its own."""
+"""The test that starts JAX on a real GPU is recorded as later ones are. `test_frameworks` runs it in a process alone."""
 
 from __future__ import annotations
 

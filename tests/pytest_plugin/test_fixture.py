@@ -279,7 +279,7 @@ def test_names_that_would_mix_windows_up_are_refused(
     [
         (
             "opprof(work)",
-            "*opprof(<function work at 0x*>) measures nothing, its argument is the name of a window. Write*",
+            "*opprof(<function work at 0x*>) measures nothing, its argument is the name of a window*",
         ),
         ("opprof('prefill')", "*window 'prefill' measures nothing: it was made and never entered. Write `with opprof*"),
         ("opprof.rounds(20)", "*window 'rounds 1' measures nothing: it was made and never entered*"),

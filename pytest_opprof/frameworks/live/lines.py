@@ -11,7 +11,6 @@ from ...sites.chains import Chains
 from ...sites.line_tracer import MOST_MARKS
 from ...sites.tracer import Tracer
 
-
 # The beginning of each remark that lines are missing.
 LINES = "source lines"
 
