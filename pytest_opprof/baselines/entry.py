@@ -15,7 +15,7 @@ from ..python_calls.names import other_versions
 from ..verdict import coarse
 from ..verdict.coarse import Coarse
 from ..verdict.facts import compared, derived
-from ..verdict.quantities import OF_PYTHON, SUMS
+from ..verdict.quantities import FACTS, OF_PYTHON, SUMS
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
@@ -44,6 +44,11 @@ class WindowBaseline:
     """If ranks differ, the entry of each (`by_rank`); all other fields are then those of the first of them."""
     coarse: Mapping[str, Coarse] = field(default_factory=dict)
     """By machine and Python (`identity.with_python`): the coarse time of a round."""
+    warm_ops: Mapping[str, OpCounts] = field(default_factory=dict)
+    """The ops that differ in a later run of the same process, with their calls there. What only the first use in a
+    process does (an import, a cache, a library's set-up) is done by whichever test comes first."""
+    warm_facts: Mapping[str, Range] = field(default_factory=dict)
+    """The facts that differ there, and do not follow from its ops."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
@@ -60,6 +65,24 @@ class WindowBaseline:
     def all_facts(self) -> dict[str, Range]:
         """The facts of the window as a whole."""
         return {**derived(self.ops), **self.facts}
+
+    @property
+    def warm(self) -> tuple[Mapping[str, OpCounts], Mapping[str, Range]]:
+        """The calls and facts of a later run in the same process."""
+        ops = {op: each for op, each in {**self.ops, **self.warm_ops}.items() if each.calls.most}
+        return ops, {**derived(ops), **self.facts, **self.warm_facts}
+
+    def differences(self, warm: WindowBaseline) -> tuple[dict[str, OpCounts], dict[str, Range]]:
+        """Return `warm_ops` and `warm_facts` for this entry, if a later run measured *warm*."""
+        ops = {op: warm.ops.get(op, OpCounts(Range(0))) for op in {**self.ops, **warm.ops}}
+        ops = {op: each for op, each in ops.items() if op not in self.ops or not self.ops[op].in_range(each)}
+        known, follow = self.all_facts, replace(self, warm_ops=ops).warm[1]
+        facts = {
+            name: each
+            for name, each in warm.all_facts.items()
+            if name in known and FACTS[name].needs != "leaks" and follow.get(name) != each
+        }
+        return ops, facts
 
     def comparable(self, now: Mapping[str, str]) -> WindowBaseline:
         """Return the entry without calls of Python functions, if the versions *now* differ."""
@@ -106,10 +129,13 @@ class WindowBaseline:
             # All of them, because one run counted them together.
             python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
         facts = _that_do_not_follow(facts, ops)
+        has_warm = bool(now.warm_ops or now.warm_facts)
         return replace(
             self,
             ops=ops,
             facts=facts,
+            warm_ops=now.warm_ops if has_warm else self.warm_ops,
+            warm_facts=now.warm_facts if has_warm else self.warm_facts,
             python=python,
             times={**self.times, **now.times} if fresh else self.times,
             coarse={**self.coarse, **here},
@@ -154,7 +180,15 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     # Ranks wait for each other, which takes CPU time in some libraries.
     is_kept = window.coarse is not None and window.environment.ranks == 1
     coarse = {with_python(window.machine): window.coarse} if window.coarse is not None and is_kept else {}
-    return WindowBaseline(ops, times, facts=facts, python=versions, coarse=coarse)
+    return WindowBaseline(
+        ops,
+        times,
+        facts=facts,
+        python=versions,
+        coarse=coarse,
+        warm_ops=window.warm_ops,
+        warm_facts=window.warm_facts,
+    )
 
 
 def _that_do_not_follow(facts: Mapping[str, Range], ops: Mapping[str, OpCounts]) -> dict[str, Range]:

@@ -152,7 +152,14 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return the entry of a window or a rank, without times."""
-    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python)
+    warm = kept.warm or None
+    return WindowBaseline(
+        _ops_of(kept),
+        facts=kept.facts,
+        python=kept.python,
+        warm_ops=_ops_of(warm) if warm else {},
+        warm_facts=warm.facts if warm else {},
+    )
 
 
 def _ops_of(kept: KeptWindow) -> dict[str, OpCounts]:
@@ -244,7 +251,10 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
     for op, each in entry.ops.items():
         if none := {name: None for name in ("bytes", "flops") if (of := getattr(each, name)) and not of.most}:
             ops[op] = with_fields(each, **none)
-    return KeptWindow(ops, dict(entry.facts), dict(entry.python))
+    kept = KeptWindow(ops, dict(entry.facts), dict(entry.python))
+    if entry.warm_ops or entry.warm_facts:
+        kept = with_fields(kept, warm=KeptWindow(dict(entry.warm_ops), dict(entry.warm_facts)))
+    return kept
 
 
 def _timed(window: KeptWindow) -> object:

@@ -93,7 +93,7 @@ class Recording:
         windows = [window for test in tests for window in self._of(test)]
         if windows and processes > 1:
             with_lines = {test.id for test in tests if test.tells_sites and not any(map(is_timed, test.windows))}
-            self._measure(windows, range(2, processes + 1), processes, with_lines)
+            self._measure(windows, range(2, processes + 1), processes, with_lines, warm=True)
             varying = [window for window in windows if window.varies]
             if varying and processes == CALL_PROCESSES and not self._is_broken:
                 self._measure(varying, range(processes + 1, VARYING_PROCESSES + 1), VARYING_PROCESSES)
@@ -194,11 +194,16 @@ class Recording:
         return [self._windows[test.id, window.name] for window in test.windows]
 
     def _measure(
-        self, windows: Sequence[_Window], numbers: Sequence[int], processes: int, with_lines: Collection[str] = ()
+        self,
+        windows: Sequence[_Window],
+        numbers: Sequence[int],
+        processes: int,
+        with_lines: Collection[str] = (),
+        warm: bool = False,
     ) -> None:
         """Let the processes of these *numbers* measure: started at once, one after the other.
 
-        The last measures the tests *with_lines* with source lines.
+        The last measures the tests *with_lines* with source lines, and runs all of them once more for the *warm* calls.
 
         A window that has the times of *processes* processes is left out, unless a further one makes up for others.
         """
@@ -219,7 +224,7 @@ class Recording:
                     self._took_s = monotonic() - begin
                     for window in lacking:
                         window.add(number, answers[window.test.id])
-                    self._in_one_thread(process, [window for window in lacking if window.is_threaded], patience_s)
+                    self._again(process, lacking, patience_s, warm and number == numbers[-1])
                     process.end()  # its memory is free for the next, and its time is known to be this run's
         except BackendError as error:
             self._is_broken = True
@@ -227,12 +232,18 @@ class Recording:
                 window.lost = "no further process could measure it"
             self._errors.append(f"no further process could measure, so only the calls of this one are kept: {error}")
 
-    def _in_one_thread(self, process: Process, windows: Sequence[_Window], patience_s: float) -> None:
-        """Take coarse times of *windows* again in one thread, if waiting threads took CPU time."""
-        tests = list(dict.fromkeys(window.test.id for window in windows))
-        answers = process.measure(tests, patience_s, one_thread=True) if tests else {}
-        for window in windows:
-            window.add_in_one_thread(answers[window.test.id])
+    def _again(self, process: Process, windows: Sequence[_Window], patience_s: float, warm: bool) -> None:
+        """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*."""
+        threaded = [window for window in windows if window.is_threaded]
+        others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
+        for again, one_thread in ((threaded, True), (others, False)):
+            tests = list(dict.fromkeys(window.test.id for window in again))
+            answers = process.measure(tests, patience_s, one_thread=one_thread) if tests else {}
+            for window in again:
+                if one_thread:
+                    window.add_in_one_thread(answers[window.test.id])
+                if warm:
+                    window.add_warm(answers[window.test.id])
 
 
 class _Window:
@@ -247,6 +258,7 @@ class _Window:
         # Beside other tests it takes longer, and the first test of each worker includes imports.
         self._coarse = [] if self.result.parallel or self.result.coarse is None else [self.result.coarse]
         self._in_one_thread: list[Coarse] = []
+        self._warm: WindowBaseline | None = None
 
     @property
     def result(self) -> WindowResult:
@@ -285,6 +297,10 @@ class _Window:
         """Add the coarse time that a process took in one thread."""
         entry = answer.windows.get(self.result.name)
         self._in_one_thread += entry.coarse.values() if entry else ()
+
+    def add_warm(self, answer: Answer) -> None:
+        """Add the measurement of a process that ran the test before."""
+        self._warm = None if answer.why else answer.windows.get(self.result.name)
 
     @property
     def is_threaded(self) -> bool:
@@ -327,6 +343,9 @@ class _Window:
         self.test.windows[self._index] = replace(self.result, vary=vary, facts_vary=facts_vary)
         if vary:
             self.lost = "its calls vary from run to run"
+        elif self._warm:
+            warm = self._seen[0].differences(self._warm)
+            self.test.windows[self._index] = replace(self.result, warm_ops=warm[0], warm_facts=warm[1])
         return vary
 
 

@@ -36,7 +36,7 @@ from ..sites.places import Calls
 from ..sites.shown import Shown
 from ..units import plural
 from ..verdict.budgets import Budget
-from ..verdict.compare import compare_counts_first, unseen
+from ..verdict.compare import compare_counts_first, unseen, without_first_uses
 from ..verdict.quantities import COARSE, WITH_LINES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -456,8 +456,11 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
-    facts = _comparable(base, window).all_facts, window.numbers.fact_ranges
-    diff = compare_counts_first(base.ops, window.numbers.counts, timing, plan.tolerances, plan.top, facts)
+    base, now = _comparable(base, window), (window.numbers.counts, window.numbers.fact_ranges)
+    facts = base.all_facts, now[1]
+    diff = compare_counts_first(base.ops, now[0], timing, plan.tolerances, plan.top, facts)
+    if base.warm_ops or base.warm_facts:
+        diff = without_first_uses(diff, base.warm, now)
     return replace(window, diff=diff)
 
 

@@ -20,7 +20,7 @@ from ..profile.timings import works_on_host
 from ..python_calls.counted import PythonCalls
 from ..results.judged_window import JudgedWindow
 from ..units import plural
-from ..verdict.compare import changes, excuse
+from ..verdict.compare import FIRST_USE, changes, excuse
 from ..verdict.quantities import FACTS, named
 from ..verdict.tolerances import Tolerances
 from ..verdict.verdicts import Verdict
@@ -28,7 +28,6 @@ from .test_run import TestRun
 
 # The most time that a run spends on confirming; extra work after that fails unconfirmed.
 CONFIRMING_S = 60
-FIRST_USE = "first use"
 _SHOWN = 3
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
@@ -121,10 +120,11 @@ def with_looks(
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
     was, now = (base.ops, base.all_facts), (window.numbers.counts, window.numbers.fact_ranges)
-    if excused := excuse(was, now, seen, tolerances):
+    warm = base.warm if base.warm_ops or base.warm_facts else None
+    if excused := excuse(was, now, seen, tolerances, warm):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])
-    window = _without_first_uses(window, changes(was, seen[-1], tolerances))
+    window = _without_first_uses(window, changes(warm or was, seen[-1], tolerances))
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)

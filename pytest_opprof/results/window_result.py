@@ -233,6 +233,10 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     facts_vary: Annotated[
         dict[str, Range], Meta(description="The facts of the window that differed between processes.")
     ] = {}
+    warm_ops: Annotated[
+        dict[str, OpCounts], Meta(description="The ops that did less or more in a later run of the same process.")
+    ] = {}
+    warm_facts: Annotated[dict[str, Range], Meta(description="The facts of the window that differed there.")] = {}
     processes: Annotated[
         tuple[ProcessTimes, ...],
         Meta(description="The times of each process, this one first; empty if tests ran in parallel."),

@@ -21,6 +21,7 @@ from .work import NOTHING, Number, Work, compared
 
 # The reason why a changed op or fact gets no verdict.
 VARIES = "varies, not judged"
+FIRST_USE = "first use"
 # The name of the row of the whole window, and its name in a commit message that accepts it; no op has it.
 TOTAL, TIME = "total", "time"
 
@@ -337,20 +338,32 @@ def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]
     return {row.op: row.verdict for row in rows if row.verdict.is_change}
 
 
-def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances) -> str:
+def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances, warm: Done | None = None) -> str:
     """Return why a window that does more *now* than its *base* is no regression; empty if it is one.
 
     *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
     depends on the tests before it. Since a change may have added exactly that work, the repeat excuses an op only if it
-    matches the baseline of that op exactly.
+    matches the baseline of that op exactly: that of a repeat (*warm*), if it is known.
     """
-    first, last = (changes(base, look, tolerances) for look in (looks[0], looks[-1]))
-    if not any(verdict.is_regression for verdict in first.values()):
+    if not any(verdict.is_regression for verdict in changes(base, looks[0], tolerances).values()):
         return "in a fresh process it stays within the baseline"
     worse = [op for op, verdict in changes(base, now, tolerances).items() if verdict.is_regression]
+    last = changes(warm or base, looks[-1], tolerances)
     if not any(verdict.is_regression for verdict in last.values()) and not any(op in last for op in worse):
         return "its second run in a process matches the baseline"
     return ""
+
+
+def without_first_uses(diff: Diff, warm: Done, now: Done) -> Diff:
+    """Return a diff without the improvements that are exactly what the baseline's test does in a repeat (*warm*).
+
+    Tests that ran before did the work of the first use.
+    """
+    better = [row.op for row in diff.rows if row.verdict.is_improvement and row.verdict is not Verdict.FASTER]
+    beside = changes(warm, now, diff.tolerances) if better else {}
+    once = {op for op in better if op not in beside}
+    rows = [replace(row, verdict=Verdict.OK, why=FIRST_USE) if row.op in once else row for row in diff.rows]
+    return replace(diff, rows=tuple(rows)) if once else diff
 
 
 def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Sequence[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""The test that starts JAX on a real GPU is recorded as later ones are. `test_frameworks` runs it in a process alone."""
+"""The test that starts JAX on a real GPU is recorded as later ones are. `test_frameworks` gives it its own process."""
 
 from __future__ import annotations
 

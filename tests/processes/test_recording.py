@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.entry import WindowBaseline, entry_of
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.plan import Noise, Update
 from pytest_opprof.processes.pool import Answer
@@ -59,6 +59,7 @@ class Others:
 
     def __init__(self, does: Does) -> None:
         self._does = does
+        self._ended = 0
         self.numbers: list[int] = []
         """How many were started at once."""
         self.asked: list[list[str]] = []
@@ -81,11 +82,11 @@ class Others:
         self.with_lines.append(list(sites))
         self.patience_s.append(patience_s)
         # This run's process is number 1.
-        found = {test: self._does(len(self.asked) + 1, test) for test in tests}
+        found = {test: self._does(self._ended + 2, test) for test in tests}
         return {test: each if isinstance(each, Answer) else Answer({BODY: each}, "") for test, each in found.items()}
 
     def end(self) -> None:
-        pass
+        self._ended += 1
 
 
 class Busy:
@@ -150,7 +151,7 @@ def test_the_last_process_that_measures_calls_tells_the_lines_where_no_times_are
     counted, timed_too, blind = ran(rounds=1, tells_sites=True), ran("b", tells_sites=True), ran("c", rounds=1)
     found = record(lambda number, test: Answer({BODY: timed(took())}, "", lines))
     found.calls([counted, timed_too, blind], 3)
-    assert found.others.with_lines == [[], [counted.id]]
+    assert found.others.with_lines == [[], [counted.id], []]  # the last is the second run in the last process
     assert found.sites([counted]) == {counted.id: lines}
     assert found.others.numbers == [2]  # no further process
 
@@ -160,7 +161,7 @@ def test_lines_that_such_a_process_could_not_tell_are_looked_for_in_another(reco
     found = record(lambda number, _: Answer({}, "failed: it has no luck") if number == 3 else timed(took()))
     found.calls([test], 3)
     found.sites([test])
-    assert (found.others.with_lines, found.others.numbers) == ([[], [test.id], [test.id]], [2, 1])
+    assert (found.others.with_lines, found.others.numbers) == ([[], [test.id], [], [test.id]], [2, 1])
 
 
 def test_lines_that_are_known_in_part_are_said_when_they_are_recorded(record: Record) -> None:
@@ -181,7 +182,7 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
 
     found = record(measured)
     found.calls([test], 3)
-    assert asked == [*range(2, VARYING_PROCESSES + 1)]
+    assert list(dict.fromkeys(asked)) == [*range(2, VARYING_PROCESSES + 1)]
     assert test.windows[0].vary == {
         "Add": OpCounts(Range(1, 7, varies=True)),
         "Mul": OpCounts(Range(0, 1, varies=True)),
@@ -190,6 +191,23 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
         "Add 1..7, Mul 0..1. The baseline stores ranges; bytes, FLOPs and dtypes are not judged (seed random numbers)"
     )
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
+
+
+def test_what_a_second_run_in_the_last_process_does_not_repeat_is_kept(record: Record) -> None:
+    test, later = ran(rounds=1), {"Div": OpCounts(Range(2))}
+    first = entry_of(test.windows[0])
+    runs = iter([first, first, WindowBaseline(later)])
+    record(lambda number, _: next(runs)).calls([test], 3)
+    assert test.windows[0].warm_ops == {"Add": OpCounts(Range(0)), **later}
+    assert entry_of(test.windows[0]).warm[0] == later
+
+
+def test_a_second_run_that_fails_tells_nothing(record: Record) -> None:
+    test = ran(rounds=1)
+    first = entry_of(test.windows[0])
+    runs = iter([first, first, Answer({BODY: timed(Add=3)}, "failed: it ran before")])
+    record(lambda number, _: next(runs)).calls([test], 3)
+    assert test.windows[0].warm_ops == {}
 
 
 def test_of_many_ops_that_vary_three_are_named(record: Record) -> None:
@@ -419,7 +437,7 @@ def test_coarse_time_is_from_the_least_to_the_most_of_the_processes(record: Reco
     test = one_round(30)
     found = record(lambda number, _: coarse(28 + number))
     found.calls([test], 3)
-    assert (cpu_ms(test), found.others.asked) == ([30, 31], [["t.py::a"]] * 2)  # no process for it alone
+    assert (cpu_ms(test), found.others.numbers) == ([30, 31], [2])  # no process for it alone
     assert found.lines == []
 
 
@@ -433,10 +451,10 @@ def test_what_differs_from_process_to_process_is_said(record: Record) -> None:
 
 def test_where_several_threads_took_cpu_time_it_is_measured_again_in_one_in_the_same_process(record: Record) -> None:
     test = one_round(47)
-    found = record(lambda number, _: coarse(number, threaded=True))
+    found = record(lambda number, _: coarse(number if found.others.in_one_thread[-1] else 40, threaded=True))
     found.calls([test], 3)
     # Processes 2 and 3 are asked twice each; what they took in several threads is left out, as is this run's.
-    assert cpu_ms(test) == [3, 5]
+    assert cpu_ms(test) == [2, 3]
     assert found.others.in_one_thread == [False, True, False, True]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -315,3 +316,36 @@ def test_a_change_is_confirmed_by_the_repeat_where_an_import_does_the_same_op(
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  Pow: 1 call (baseline: 0)", "  (confirmed in a fresh process the second time)"])
+
+
+ORDERED = """
+import functools
+import numpy as np
+
+@functools.cache
+def table():
+    return [np.ones(8) * k for k in range(5)]
+
+def test_one():
+    sum(each.sum() for each in table()){more}
+
+def test_two():
+    sum(each.sum() for each in table())
+    np.ones(4) * 2
+"""
+
+
+@pytest.mark.processes
+def test_tests_that_share_a_cache_pass_in_any_order_and_a_change_does_not(pytester: pytest.Pytester) -> None:
+    run = partial(pytester.runpytest_subprocess, "-p", "no:cacheprovider", "--opprof-all")
+    pytester.makepyfile(test_m=ORDERED.format(more=""))
+    run("--opprof-update").assert_outcomes(passed=2)
+    for order in (["test_m.py::test_two"], ["test_m.py::test_two", "test_m.py::test_one"]):
+        result = run(*order)
+        result.assert_outcomes(passed=len(order))
+        assert "improved" not in result.stdout.str()
+        result.stdout.fnmatch_lines(["*Mul: 6 calls (baseline: 1); but its second run in a process matches*"])
+    pytester.makepyfile(test_m=ORDERED.format(more="; np.ones(4) * 2"))
+    result = run("test_m.py::test_one")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*Mul: 6 calls (baseline: 5)*"])

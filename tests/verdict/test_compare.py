@@ -11,7 +11,7 @@ from msgspec import structs
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
-from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse, unseen
+from pytest_opprof.verdict.compare import VARIES, Diff, Done, compare, excuse, unseen, without_first_uses
 from pytest_opprof.verdict.facts import amount
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.quantities import SUMS
@@ -302,6 +302,29 @@ class TestExcuse:
 
         said = excuse((self.BASE, {}), (calls(now), {}), [(calls(each), {}) for each in looks], STORED)
         assert word in said if word else not said
+
+
+def called(**calls: int) -> Done:
+    return {op: OpCounts(Range(n)) for op, n in calls.items()}, {}
+
+
+@pytest.mark.parametrize(
+    ("looks", "is_excused"),
+    [
+        ([called(Memset=8), called(Memset=4)], True),  # the baseline's test did half of its first use
+        ([called(Memset=10), called(Memset=6)], False),  # its repeat does what the baseline's first use did
+        ([called(Memset=8), called(Memset=5)], False),
+    ],
+)
+def test_a_repeat_is_held_against_that_of_the_baseline_if_it_is_known(looks: list[Done], is_excused: bool) -> None:
+    assert bool(excuse(called(Memset=6), looks[0], looks, STORED, warm=called(Memset=4))) is is_excused
+
+
+@pytest.mark.parametrize(("now", "is_better"), [(6, False), (5, True), (4, False), (3, True)])
+def test_what_a_repeat_of_the_baseline_does_is_no_improvement(now: int, is_better: bool) -> None:
+    beside = compare(called(Memset=6)[0], called(Memset=now)[0], unjudged("", ()), STORED)
+    found = without_first_uses(beside, called(Memset=4), called(Memset=now))
+    assert bool([*found.improvements()]) is is_better
 
 
 def test_what_is_wider_in_a_fresh_process_too_is_not_excused_with_the_calls_that_are_not() -> None:
