@@ -38,4 +38,4 @@ def test_the_first_test_is_recorded_by_the_backend_of_the_gpu(tmp_path: Path) ->
     tests = json.loads((tmp_path / "run.json").read_text())["tests"]
     windows = [window for test in tests for window in test["windows"]]
     assert [window["environment"]["device"].split()[0] for window in windows] == ["NVIDIA", "NVIDIA"]
-    assert all(window["launches"][0] > 0 for window in windows)
+    assert all(window["facts"]["launches"][0] > 0 for window in windows)
