@@ -1,6 +1,6 @@
 # Two commands do all set-up on a fresh machine: make demo, make test. Needs Python 3.10 or newer (make PYTHON=python3.12).
 # TORCH=no leaves PyTorch out of the tests, which on Linux is gigabytes of CUDA unless its CPU build is installed before.
-# SLOW=yes runs the tests that take more than 5 s, too.
+# SLOW=yes runs the tests that take more than 5 s, too; SLOW=only runs these alone.
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= yes
@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
-	$(BIN)/$(RUN) -m pytest -n auto --maxprocesses=8 $(if $(filter no,$(SLOW)),-m "not slow") $(ARGS)
+	$(BIN)/$(RUN) -m pytest -n auto --maxprocesses=8 $(if $(filter no,$(SLOW)),-m "not slow")$(if $(filter only,$(SLOW)),-m slow) $(ARGS)
 
 # make test-jax, test-onnxruntime, test-mindspore, test-remote (stores, Dask): what the other tests do without, in a venv of its own.
 test-%: .venv-%/installed

@@ -92,7 +92,9 @@ class TestRun:
     def unmeasured(self, error: OpprofError) -> Failed:
         """Return the failure of a test that could not be measured."""
         self.keep_unmeasured()
-        message = f"opprof could not measure {self.id}: {error}"
+        path, line, _ = self.item.location
+        mine = f"{path}:{(line or 0) + 1}: {self.item.name}"  # an error in its marks or windows
+        message = f"{mine if isinstance(error, UsageError) else f'opprof could not measure {self.id}'}: {error}"
         return Failed(message, str(error), saw_nothing=isinstance(error, NothingMeasured))
 
 

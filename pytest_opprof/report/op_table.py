@@ -161,7 +161,8 @@ def _total(window: JudgedWindow) -> list[str]:
     """Return the lines about the whole window, with its change split into more calls and slower calls."""
     diff, fastest_ns = window.diff, window.numbers.fastest_ns
     if not diff or diff.total.base_ns is None or diff.total.now_ns is None:
-        lines = [f"total device time: {'-' if fastest_ns is None else format_ns(fastest_ns)}"]
+        total = f"total device time: {'-' if fastest_ns is None else format_ns(fastest_ns)}"
+        lines = [total] if window.numbers.ops else []
     else:
         what = "total time" if diff.wall else "total device time"
         lines = [f"{what}: {diff.total.times}{_split(diff, diff.total.change_ns)}"]

@@ -30,6 +30,7 @@ class Rule:
 
 
 STORED_RULE = Rule()
+_RECORD = " (pytest --opprof-update records them)"
 
 
 def judge(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule = STORED_RULE) -> TimingVerdict:
@@ -103,7 +104,7 @@ def _too_little(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule:
     if rounds < rule.least_rounds:
         return f"{rounds} of {rule.least_rounds} rounds measured"
     if not base:
-        return f"{rule.base} has no times"
+        return f"{rule.base} has no times{_RECORD if rule.base == STORED_RULE.base else ''}"
     if len(base) < rule.least_base_processes:
         return f"{rule.base} has the times of {len(base)} of {rule.least_base_processes} processes"
     return ""

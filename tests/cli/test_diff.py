@@ -253,7 +253,10 @@ def test_a_baseline_without_times_is_what_lacks_them(tmp_path: Path, capsys: pyt
     paths.times_of(kept).unlink()
     now = str(write(tmp_path / "run.json", a=window(100, 6)))
     assert main(["diff", str(kept), now]) == 2
-    assert "a: times not compared: the baseline has no times\n" in capsys.readouterr().out
+    assert (
+        "a: times not compared: the baseline has no times (pytest --opprof-update records them)\n"
+        in capsys.readouterr().out
+    )
     before = str(write(tmp_path / "before.json", a=window(100, 1)))
     assert main(["diff", before, now]) == 2
     said = "a: times not compared: the first run has the times of 1 of 3 processes\n"

@@ -103,7 +103,7 @@ def test_an_op_name_that_means_nothing_fails_the_test_with_the_nearest_names(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof could not measure *::test_a: unknown op 'Csat': did you mean 'Cast'?",
+            "test_*.py:*: test_a: unknown op 'Csat': did you mean 'Cast'?",
             "opprof: 1 test measured, 0 ok, 1 not measured",
         ]
     )

@@ -233,10 +233,10 @@ def test_a_window_without_an_end_fails_the_test_that_is_measured(pytester: pytes
     result.assert_outcomes(failed=4)
     result.stdout.fnmatch_lines(
         [
-            "opprof could not measure *::test_break: window 'rounds 1' was left before its end: it has to end inside*",
-            "opprof could not measure *::test_break_in_warm_up: window 'rounds 1' was left before its end*",
-            "opprof could not measure *::test_never_closed: window 'a' was left before its end*",
-            "opprof could not measure *::test_in_a_fixture: window 'span' is still open*not in a fixture",
+            "test_*.py:*: test_break: window 'rounds 1' was left before its end: it has to end inside*",
+            "test_*.py:*: test_break_in_warm_up: window 'rounds 1' was left before its end*",
+            "test_*.py:*: test_never_closed: window 'a' was left before its end*",
+            "test_*.py:*: test_in_a_fixture: window 'span' is still open*not in a fixture",
         ]
     )
     result.stdout.no_fnmatch_line("*ValueError*")

@@ -187,7 +187,7 @@ def test_the_fastest_round_of_an_op_may_be_another_processes() -> None:
 @pytest.mark.parametrize(
     ("base", "now", "why"),
     [
-        ([], [run()], "the baseline has no times"),
+        ([], [run()], "the baseline has no times (pytest --opprof-update records them)"),
         (BASE[:2], [run()], "the baseline has the times of 2 of 3 processes"),
         (BASE, [], "no times were measured"),
         (BASE, [run(rounds=LEAST_ROUNDS - 1)], "9 of 10 rounds measured"),
