@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..machine.identity import with_python
 from ..profile.environment import Environment
-from ..profile.op_counts import OpCounts, counts_of
+from ..profile.op_counts import Done, OpCounts, counts_of
 from ..profile.range import Range
 from ..profile.timings import ProcessTimes, run_of
 from ..python_calls.names import other_versions
@@ -44,11 +44,11 @@ class WindowBaseline:
     """If ranks differ, the entry of each (`by_rank`); all other fields are then those of the first of them."""
     coarse: Mapping[str, Coarse] = field(default_factory=dict)
     """By machine and Python (`identity.with_python`): the coarse time of a round."""
-    warm_ops: Mapping[str, OpCounts] = field(default_factory=dict)
-    """The ops that differ in a later run of the same process, with their calls there. What only the first use in a
-    process does (an import, a cache, a library's set-up) is done by whichever test comes first."""
-    warm_facts: Mapping[str, Range] = field(default_factory=dict)
-    """The facts that differ there, and do not follow from its ops."""
+    warm: Done = ({}, {})
+    """What differs in a later run of the same process. The work of a first use in a process (an import, a cache, a
+    library's set-up) is that of whichever test comes first."""
+    alone: Done = ({}, {})
+    """What differs in a process that runs no other test."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
@@ -66,20 +66,19 @@ class WindowBaseline:
         """The facts of the window as a whole."""
         return {**derived(self.ops), **self.facts}
 
-    @property
-    def warm(self) -> tuple[Mapping[str, OpCounts], Mapping[str, Range]]:
-        """The calls and facts of a later run in the same process."""
-        ops = {op: each for op, each in {**self.ops, **self.warm_ops}.items() if each.calls.most}
-        return ops, {**derived(ops), **self.facts, **self.warm_facts}
+    def with_differences(self, other: Done) -> Done:
+        """Return all calls and facts of another run, from what differs in it: `warm` or `alone`."""
+        ops = {op: each for op, each in {**self.ops, **other[0]}.items() if each.calls.most}
+        return ops, {**derived(ops), **self.facts, **other[1]}
 
-    def differences(self, warm: WindowBaseline) -> tuple[dict[str, OpCounts], dict[str, Range]]:
-        """Return `warm_ops` and `warm_facts` for this entry, if a later run measured *warm*."""
-        ops = {op: warm.ops.get(op, OpCounts(Range(0))) for op in {**self.ops, **warm.ops}}
+    def differences(self, other: WindowBaseline) -> Done:
+        """Return what differs in another run; an op that it lacks has no calls."""
+        ops = {op: other.ops.get(op, OpCounts(Range(0))) for op in {**self.ops, **other.ops}}
         ops = {op: each for op, each in ops.items() if op not in self.ops or not self.ops[op].in_range(each)}
-        known, follow = self.all_facts, replace(self, warm_ops=ops).warm[1]
+        known, follow = self.all_facts, self.with_differences((ops, {}))[1]
         facts = {
             name: each
-            for name, each in warm.all_facts.items()
+            for name, each in other.all_facts.items()
             if name in known and FACTS[name].needs != "leaks" and follow.get(name) != each
         }
         return ops, facts
@@ -129,13 +128,12 @@ class WindowBaseline:
             # All of them, because one run counted them together.
             python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
         facts = _that_do_not_follow(facts, ops)
-        has_warm = bool(now.warm_ops or now.warm_facts)
         return replace(
             self,
             ops=ops,
             facts=facts,
-            warm_ops=now.warm_ops if has_warm else self.warm_ops,
-            warm_facts=now.warm_facts if has_warm else self.warm_facts,
+            warm=now.warm if any(now.warm) else self.warm,
+            alone=now.alone if any(now.alone) else self.alone,
             python=python,
             times={**self.times, **now.times} if fresh else self.times,
             coarse={**self.coarse, **here},
@@ -186,8 +184,8 @@ def entry_of(window: WindowResult) -> WindowBaseline:
         facts=facts,
         python=versions,
         coarse=coarse,
-        warm_ops=window.warm_ops,
-        warm_facts=window.warm_facts,
+        warm=window.warm or ({}, {}),
+        alone=window.alone or ({}, {}),
     )
 
 

@@ -152,14 +152,8 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return the entry of a window or a rank, without times."""
-    warm = kept.warm or None
-    return WindowBaseline(
-        _ops_of(kept),
-        facts=kept.facts,
-        python=kept.python,
-        warm_ops=_ops_of(warm) if warm else {},
-        warm_facts=warm.facts if warm else {},
-    )
+    warm, alone = ((_ops_of(each), each.facts) if each else ({}, {}) for each in (kept.warm, kept.alone))
+    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python, warm=warm, alone=alone)
 
 
 def _ops_of(kept: KeptWindow) -> dict[str, OpCounts]:
@@ -251,10 +245,9 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
     for op, each in entry.ops.items():
         if none := {name: None for name in ("bytes", "flops") if (of := getattr(each, name)) and not of.most}:
             ops[op] = with_fields(each, **none)
-    kept = KeptWindow(ops, dict(entry.facts), dict(entry.python))
-    if entry.warm_ops or entry.warm_facts:
-        kept = with_fields(kept, warm=KeptWindow(dict(entry.warm_ops), dict(entry.warm_facts)))
-    return kept
+    others = {"warm": entry.warm, "alone": entry.alone}
+    kept = {name: KeptWindow(dict(done[0]), dict(done[1])) for name, done in others.items() if any(done)}
+    return with_fields(KeptWindow(ops, dict(entry.facts), dict(entry.python)), **kept)
 
 
 def _timed(window: KeptWindow) -> object:

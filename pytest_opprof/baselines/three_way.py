@@ -102,12 +102,9 @@ class Merge:
             facts,
             python,
             coarse=by_key(before.coarse, ours.coarse, theirs.coarse, _faster),
-            warm_ops=by_key(
-                before.warm_ops, ours.warm_ops, theirs.warm_ops, lambda _, before, one, other: one or other
-            ),
-            warm_facts=by_key(
-                before.warm_facts, ours.warm_facts, theirs.warm_facts, lambda _, before, one, other: one or other
-            ),
+            # They belong to calls, as times do.
+            warm=next((side.warm for side in (ours, theirs) if side.ops == ops), ({}, {})),
+            alone=next((side.alone for side in (ours, theirs) if side.ops == ops), ({}, {})),
         )
 
     def _number_of(

@@ -36,6 +36,8 @@ VARYING_PROCESSES = 8
 # A process that takes this many times as long as the tests took before hangs.
 _PATIENCE = 10
 _LEAST_PATIENCE_S = 300
+# The least time for measuring tests alone whose first run in a process does more than a second.
+_ALONE_S = 60
 _SHOWN = 3
 _AGAIN = (
     "Counts and coarse times were recorded; times to compare with were not. Record them on a quiet machine, or use"
@@ -114,6 +116,7 @@ class Recording:
                 for name, each in window.result.facts_vary.items()
                 if name in OF_PYTHON
             ]
+        self._alone([window for window in windows if window.needs_alone])
         if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
             more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
             self._lines.append(f"coarse times are judged by the slowest process: {', '.join(said[:_SHOWN])}{more}")
@@ -232,6 +235,25 @@ class Recording:
                 window.lost = "no further process could measure it"
             self._errors.append(f"no further process could measure, so only the calls of this one are kept: {error}")
 
+    def _alone(self, windows: Sequence[_Window]) -> None:
+        """Measure the test of each of *windows* in a process without other tests, for as long as the tests took."""
+        tests = list(dict.fromkeys(window.test.id for window in windows))
+        begin, patience_s = monotonic(), max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
+        for number, test in enumerate(tests):
+            if self._is_broken or monotonic() - begin > max(self._took_s, _ALONE_S):
+                left = plural(len(tests) - number, "test")
+                self._lines.append(f"no time was left to measure {left} alone, whose first run in a process does more")
+                return
+            say(self._config, f"opprof: measuring {test} alone, since its first run in a process does more")
+            of_test = [window for window in windows if window.test.id == test]
+            try:
+                with self._pool.started({of_test[0].test.file}) as (process,):
+                    answer = process.measure([test], patience_s)[test]
+            except BackendError as error:
+                answer = Answer({}, str(error))
+            for window in of_test:
+                window.keep_alone(answer)
+
     def _again(self, process: Process, windows: Sequence[_Window], patience_s: float, warm: bool) -> None:
         """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*."""
         threaded = [window for window in windows if window.is_threaded]
@@ -303,6 +325,16 @@ class _Window:
         self._warm = None if answer.why else answer.windows.get(self.result.name)
 
     @property
+    def needs_alone(self) -> bool:
+        """Whether it did work of a first use, of which it might do more alone."""
+        return any(self.result.warm or ())
+
+    def keep_alone(self, answer: Answer) -> None:
+        """Store how the measurement of a process without other tests differs."""
+        if entry := answer.windows.get(self.result.name):
+            self.test.windows[self._index] = replace(self.result, alone=self._seen[0].differences(entry))
+
+    @property
     def is_threaded(self) -> bool:
         """Whether several threads took CPU time, so that its coarse time is to be taken again in one."""
         return not is_timed(self.result) and any(each.threaded for each in self._coarse)
@@ -344,8 +376,7 @@ class _Window:
         if vary:
             self.lost = "its calls vary from run to run"
         elif self._warm:
-            warm = self._seen[0].differences(self._warm)
-            self.test.windows[self._index] = replace(self.result, warm_ops=warm[0], warm_facts=warm[1])
+            self.test.windows[self._index] = replace(self.result, warm=self._seen[0].differences(self._warm))
         return vary
 
 

@@ -93,6 +93,10 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         )
 
 
+# The content of a window: its calls and its facts.
+Done = tuple[Mapping[str, OpCounts], Mapping[str, Range]]
+
+
 def listed(names: Sequence[str]) -> str:
     """Return *names* in a line: the first three of many."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""

@@ -459,8 +459,8 @@ def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, tim
     base, now = _comparable(base, window), (window.numbers.counts, window.numbers.fact_ranges)
     facts = base.all_facts, now[1]
     diff = compare_counts_first(base.ops, now[0], timing, plan.tolerances, plan.top, facts)
-    if base.warm_ops or base.warm_facts:
-        diff = without_first_uses(diff, base.warm, now)
+    if any(base.warm):
+        diff = without_first_uses(diff, base.with_differences(base.warm), now)
     return replace(window, diff=diff)
 
 

@@ -120,8 +120,8 @@ def with_looks(
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
     was, now = (base.ops, base.all_facts), (window.numbers.counts, window.numbers.fact_ranges)
-    warm = base.warm if base.warm_ops or base.warm_facts else None
-    if excused := excuse(was, now, seen, tolerances, warm):
+    warm, alone = (base.with_differences(each) if any(each) else None for each in (base.warm, base.alone))
+    if excused := excuse(was, now, seen, tolerances, warm, alone):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])
     window = _without_first_uses(window, changes(warm or was, seen[-1], tolerances))

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
-from ..profile.op_counts import OpCounts
+from ..profile.op_counts import Done, OpCounts
 from ..profile.op_profile import ALWAYS, OpProfile, OpStats
 from ..profile.range import Range
 from ..profile.site_calls import SiteCalls, SourceLine
@@ -233,10 +233,14 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
     facts_vary: Annotated[
         dict[str, Range], Meta(description="The facts of the window that differed between processes.")
     ] = {}
-    warm_ops: Annotated[
-        dict[str, OpCounts], Meta(description="The ops that did less or more in a later run of the same process.")
-    ] = {}
-    warm_facts: Annotated[dict[str, Range], Meta(description="The facts of the window that differed there.")] = {}
+    warm: Annotated[
+        Done | None,
+        Meta(description="The ops and facts that differed in a later run of the same process; null if not measured."),
+    ] = None
+    alone: Annotated[
+        Done | None,
+        Meta(description="The ops and facts that differed in a process without other tests; null if not measured."),
+    ] = None
     processes: Annotated[
         tuple[ProcessTimes, ...],
         Meta(description="The times of each process, this one first; empty if tests ran in parallel."),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ops import names
-from ..profile.op_counts import OpCounts
+from ..profile.op_counts import Done, OpCounts
 from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
@@ -328,27 +328,36 @@ def compare_counts_first(
     return compare(base, now, shown, tolerances, top, facts, then)
 
 
-# The content of a window: its calls and its facts.
-Done = tuple[Mapping[str, OpCounts], Mapping[str, Range]]
-
-
 def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]:
     """Return the changed ops and facts of a window against its *base*, without regard to times."""
     rows = compare(base[0], now[0], _UNTIMED, tolerances, facts=(base[1], now[1])).rows
     return {row.op: row.verdict for row in rows if row.verdict.is_change}
 
 
-def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances, warm: Done | None = None) -> str:
+def excuse(
+    base: Done,
+    now: Done,
+    looks: Sequence[Done],
+    tolerances: Tolerances,
+    warm: Done | None = None,
+    alone: Done | None = None,
+) -> str:
     """Return why a window that does more *now* than its *base* is no regression; empty if it is one.
 
     *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
     depends on the tests before it. Since a change may have added exactly that work, the repeat excuses an op only if it
-    matches the baseline of that op exactly: that of a repeat (*warm*), if it is known.
+    matches the baseline of that op exactly. If the baseline is known to hold work of a first use (a repeat did less,
+    *warm*), only what it did *alone* in a process excuses.
     """
-    if not any(verdict.is_regression for verdict in changes(base, looks[0], tolerances).values()):
+    first = changes(base, looks[0], tolerances)
+    if not any(verdict.is_regression for verdict in first.values()):
         return "in a fresh process it stays within the baseline"
+    if alone and not any(verdict.is_regression for verdict in changes(alone, looks[0], tolerances).values()):
+        return "in a fresh process it does as much as when its baseline was recorded"
+    if warm:
+        return ""
     worse = [op for op, verdict in changes(base, now, tolerances).items() if verdict.is_regression]
-    last = changes(warm or base, looks[-1], tolerances)
+    last = changes(base, looks[-1], tolerances)
     if not any(verdict.is_regression for verdict in last.values()) and not any(op in last for op in worse):
         return "its second run in a process matches the baseline"
     return ""

@@ -196,10 +196,14 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
 def test_what_a_second_run_in_the_last_process_does_not_repeat_is_kept(record: Record) -> None:
     test, later = ran(rounds=1), {"Div": OpCounts(Range(2))}
     first = entry_of(test.windows[0])
-    runs = iter([first, first, WindowBaseline(later)])
-    record(lambda number, _: next(runs)).calls([test], 3)
-    assert test.windows[0].warm_ops == {"Add": OpCounts(Range(0)), **later}
-    assert entry_of(test.windows[0]).warm[0] == later
+    runs = iter([first, first, WindowBaseline(later), WindowBaseline({**first.ops, **later})])
+    found = record(lambda number, _: next(runs))
+    found.calls([test], 3)
+    assert test.windows[0].warm == ({"Add": OpCounts(Range(0)), **later}, {})
+    assert test.windows[0].alone == (later, {})  # so it was measured alone, too
+    assert found.others.numbers == [2, 1]
+    entry = entry_of(test.windows[0])
+    assert entry.with_differences(entry.warm)[0] == later
 
 
 def test_a_second_run_that_fails_tells_nothing(record: Record) -> None:
@@ -207,7 +211,7 @@ def test_a_second_run_that_fails_tells_nothing(record: Record) -> None:
     first = entry_of(test.windows[0])
     runs = iter([first, first, Answer({BODY: timed(Add=3)}, "failed: it ran before")])
     record(lambda number, _: next(runs)).calls([test], 3)
-    assert test.windows[0].warm_ops == {}
+    assert test.windows[0].warm is None
 
 
 def test_of_many_ops_that_vary_three_are_named(record: Record) -> None:

@@ -335,8 +335,9 @@ def test_two():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
-def test_tests_that_share_a_cache_pass_in_any_order_and_a_change_does_not(pytester: pytest.Pytester) -> None:
+def test_tests_that_share_a_cache_pass_in_any_order_and_a_change_of_it_does_not(pytester: pytest.Pytester) -> None:
     run = partial(pytester.runpytest_subprocess, "-p", "no:cacheprovider", "--opprof-all")
     pytester.makepyfile(test_m=ORDERED.format(more=""))
     run("--opprof-update").assert_outcomes(passed=2)
@@ -345,7 +346,12 @@ def test_tests_that_share_a_cache_pass_in_any_order_and_a_change_does_not(pytest
         result.assert_outcomes(passed=len(order))
         assert "improved" not in result.stdout.str()
         result.stdout.fnmatch_lines(["*Mul: 6 calls (baseline: 1); but its second run in a process matches*"])
-    pytester.makepyfile(test_m=ORDERED.format(more="; np.ones(4) * 2"))
-    result = run("test_m.py::test_one")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*Mul: 6 calls (baseline: 5)*"])
+    in_the_body, in_the_cache = (
+        ORDERED.format(more="; np.ones(4) * 2"),
+        ORDERED.format(more="").replace("* k", "* k * 1"),
+    )
+    for changed, calls in ((in_the_body, 6), (in_the_cache, 10)):
+        pytester.makepyfile(test_m=changed)
+        result = run("test_m.py::test_one")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines([f"  Mul: {calls} calls (baseline: 5)*"])

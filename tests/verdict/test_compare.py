@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
-from pytest_opprof.verdict.compare import VARIES, Diff, Done, compare, excuse, unseen, without_first_uses
+from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse, unseen, without_first_uses
 from pytest_opprof.verdict.facts import amount
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.quantities import SUMS
@@ -313,11 +313,13 @@ def called(**calls: int) -> Done:
     [
         ([called(Memset=8), called(Memset=4)], True),  # the baseline's test did half of its first use
         ([called(Memset=10), called(Memset=6)], False),  # its repeat does what the baseline's first use did
-        ([called(Memset=8), called(Memset=5)], False),
+        ([called(Memset=9), called(Memset=4)], False),  # its first use does more
     ],
 )
-def test_a_repeat_is_held_against_that_of_the_baseline_if_it_is_known(looks: list[Done], is_excused: bool) -> None:
-    assert bool(excuse(called(Memset=6), looks[0], looks, STORED, warm=called(Memset=4))) is is_excused
+def test_a_first_use_is_held_against_that_of_the_baseline_if_it_is_known(looks: list[Done], is_excused: bool) -> None:
+    warm, alone = called(Memset=4), called(Memset=8)
+    assert bool(excuse(called(Memset=6), looks[0], looks, STORED, warm, alone)) is is_excused
+    assert not excuse(called(Memset=6), looks[0], looks, STORED, warm)
 
 
 @pytest.mark.parametrize(("now", "is_better"), [(6, False), (5, True), (4, False), (3, True)])
