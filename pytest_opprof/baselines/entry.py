@@ -45,10 +45,10 @@ class WindowBaseline:
     coarse: Mapping[str, Coarse] = field(default_factory=dict)
     """By machine and Python (`identity.with_python`): the coarse time of a round."""
     warm: Done = ({}, {})
-    """What differs in a later run of the same process. The work of a first use in a process (an import, a cache, a
+    """The differences in a later run of the same process. The work of a first use in a process (an import, a cache, a
     library's set-up) is that of whichever test comes first."""
     alone: Done = ({}, {})
-    """What differs in a process that runs no other test."""
+    """The differences in a process that runs no other test."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
@@ -67,7 +67,7 @@ class WindowBaseline:
         return {**derived(self.ops), **self.facts}
 
     def with_differences(self, other: Done) -> Done:
-        """Return all calls and facts of another run, from what differs in it: `warm` or `alone`."""
+        """Return all calls and facts of another run, from its differences: `warm` or `alone`."""
         ops = {op: each for op, each in {**self.ops, **other[0]}.items() if each.calls.most}
         return ops, {**derived(ops), **self.facts, **other[1]}
 

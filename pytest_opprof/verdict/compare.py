@@ -347,7 +347,7 @@ def excuse(
     *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
     depends on the tests before it. Since a change may have added exactly that work, the repeat excuses an op only if it
     matches the baseline of that op exactly. If the baseline is known to hold work of a first use (a repeat did less,
-    *warm*), only what it did *alone* in a process excuses.
+    *warm*), only its calls *alone* in a process excuse.
     """
     first = changes(base, looks[0], tolerances)
     if not any(verdict.is_regression for verdict in first.values()):
@@ -364,7 +364,7 @@ def excuse(
 
 
 def without_first_uses(diff: Diff, warm: Done, now: Done) -> Diff:
-    """Return a diff without the improvements that are exactly what the baseline's test does in a repeat (*warm*).
+    """Return a diff without the improvements that equal a repeat of the baseline's test (*warm*).
 
     Tests that ran before did the work of the first use.
     """
