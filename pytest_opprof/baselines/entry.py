@@ -128,12 +128,13 @@ class WindowBaseline:
             # All of them, because one run counted them together.
             python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
         facts = _that_do_not_follow(facts, ops)
+        of_orders = now if any(now.warm) else self  # one update measured both
         return replace(
             self,
             ops=ops,
             facts=facts,
-            warm=now.warm if any(now.warm) else self.warm,
-            alone=now.alone if any(now.alone) else self.alone,
+            warm=of_orders.warm,
+            alone=of_orders.alone,
             python=python,
             times={**self.times, **now.times} if fresh else self.times,
             coarse={**self.coarse, **here},

@@ -95,6 +95,7 @@ class Merge:
                 python = theirs.python
         # Times belong to calls: beside other ops they would be misjudged.
         timed = [side.times if side.ops == ops else {} for side in (before, ours, theirs)]
+        of_orders = next((side for side in (ours, theirs) if side.ops == ops), NOTHING)
         return WindowBaseline(
             ops,
             by_key(timed[0], timed[1], timed[2], lambda _, before, one, other: one or other),
@@ -102,9 +103,8 @@ class Merge:
             facts,
             python,
             coarse=by_key(before.coarse, ours.coarse, theirs.coarse, _faster),
-            # They belong to calls, as times do.
-            warm=next((side.warm for side in (ours, theirs) if side.ops == ops), ({}, {})),
-            alone=next((side.alone for side in (ours, theirs) if side.ops == ops), ({}, {})),
+            warm=of_orders.warm,
+            alone=of_orders.alone,
         )
 
     def _number_of(

@@ -116,7 +116,8 @@ class Recording:
                 for name, each in window.result.facts_vary.items()
                 if name in OF_PYTHON
             ]
-        self._alone([window for window in windows if window.needs_alone])
+        if not self._is_broken:  # that was said
+            self._alone([window for window in windows if window.needs_alone])
         if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
             more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
             self._lines.append(f"coarse times are judged by the slowest process: {', '.join(said[:_SHOWN])}{more}")
@@ -134,7 +135,7 @@ class Recording:
         say(self._config, f"opprof: calls are recorded; recording the source lines of {plural(len(left), 'test')}")
         try:
             with self._pool.started({test.file for test in tests if test.id in left}) as (process,):
-                answers = process.measure(left, max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S), sites=left)
+                answers = process.measure(left, self._patience_s, sites=left)
         except BackendError as error:
             self._lines.append(f"source lines were not recorded: {error}")
             return found
@@ -191,6 +192,11 @@ class Recording:
             # One beyond *processes* makes up for another, and may be enough.
             self._measure(lacking, range(first, max(processes, first) + 1), processes)
 
+    @property
+    def _patience_s(self) -> float:
+        """How long a process may take before it counts as hanging."""
+        return max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
+
     def _of(self, test: TestRecord) -> list[_Window]:
         for index, window in enumerate(test.windows):
             self._windows.setdefault((test.id, window.name), _Window(test, index))
@@ -220,7 +226,7 @@ class Recording:
                     what = f"{plural(len(tests), 'test')} in process {number}{of}{estimate}"
                     say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
-                    patience_s = max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
+                    patience_s = self._patience_s
                     lines = [test for test in tests if test in with_lines and number == numbers[-1]]
                     answers = process.measure(tests, patience_s, sites=lines)
                     self._keep_sites({test: answers[test] for test in lines if answers[test].windows})
@@ -238,9 +244,9 @@ class Recording:
     def _alone(self, windows: Sequence[_Window]) -> None:
         """Measure the test of each of *windows* in a process without other tests, for as long as the tests took."""
         tests = list(dict.fromkeys(window.test.id for window in windows))
-        begin, patience_s = monotonic(), max(_PATIENCE * self._took_s, _LEAST_PATIENCE_S)
+        begin = monotonic()
         for number, test in enumerate(tests):
-            if self._is_broken or monotonic() - begin > max(self._took_s, _ALONE_S):
+            if monotonic() - begin > max(self._took_s, _ALONE_S):
                 left = plural(len(tests) - number, "test")
                 self._lines.append(f"no time was left to measure {left} alone, whose first run in a process does more")
                 return
@@ -248,9 +254,13 @@ class Recording:
             of_test = [window for window in windows if window.test.id == test]
             try:
                 with self._pool.started({of_test[0].test.file}) as (process,):
-                    answer = process.measure([test], patience_s)[test]
+                    answer = process.measure([test], self._patience_s)[test]
             except BackendError as error:
                 answer = Answer({}, str(error))
+            if answer.why:
+                self._lines.append(
+                    f"{test} was not measured alone, and its first run in a process does more: {answer.why}"
+                )
             for window in of_test:
                 window.keep_alone(answer)
 

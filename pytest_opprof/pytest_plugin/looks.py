@@ -120,11 +120,13 @@ def with_looks(
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
     was, now = (base.ops, base.all_facts), (window.numbers.counts, window.numbers.fact_ranges)
-    warm, alone = (base.with_differences(each) if any(each) else None for each in (base.warm, base.alone))
-    if excused := excuse(was, now, seen, tolerances, warm, alone):
+    has_first_use = any(base.warm)
+    alone = base.with_differences(base.alone) if has_first_use else None
+    if excused := excuse(was, now, seen, tolerances, alone):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])
-    window = _without_first_uses(window, changes(warm or was, seen[-1], tolerances))
+    repeat = base.with_differences(base.warm) if has_first_use else was
+    window = _without_first_uses(window, changes(repeat, seen[-1], tolerances))
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)

@@ -41,8 +41,14 @@ def read(item: pytest.Item) -> TestPlan:
             budget = budget.over(Budget.parse(mark.args, mark.kwargs))
         return _with_marks(item, settings_of(item.config), budget, _marks(item, "opprof"))
     except UsageError as error:
-        path, line, _ = item.location
-        raise UsageError(f"{path}:{(line or 0) + 1}: {item.name}: {error}") from error
+        raise UsageError(placed(item, error)) from error
+
+
+def placed(item: pytest.Item, error: UsageError) -> str:
+    """Return the message of an *error* in *item* after its file, line and name, which it may begin with already."""
+    path, line, _ = item.location
+    place = f"{path}:{(line or 0) + 1}: {item.name}: "
+    return place + str(error).removeprefix(place)
 
 
 def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Sequence[pytest.Mark]) -> TestPlan:

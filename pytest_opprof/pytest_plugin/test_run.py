@@ -14,7 +14,7 @@ from ..measure.plan import TestPlan
 from ..report.colours import Tone
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of, split_id
-from .marks import marks_of, read
+from .marks import marks_of, placed, read
 
 
 class Failed(pytest.fail.Exception):  # type: ignore[misc, name-defined]  # pytest sets the attribute at run time
@@ -92,9 +92,10 @@ class TestRun:
     def unmeasured(self, error: OpprofError) -> Failed:
         """Return the failure of a test that could not be measured."""
         self.keep_unmeasured()
-        path, line, _ = self.item.location
-        mine = f"{path}:{(line or 0) + 1}: {self.item.name}"  # an error in its marks or windows
-        message = f"{mine if isinstance(error, UsageError) else f'opprof could not measure {self.id}'}: {error}"
+        if isinstance(error, UsageError):  # in its marks or windows
+            message = placed(self.item, error)
+        else:
+            message = f"opprof could not measure {self.id}: {error}"
         return Failed(message, str(error), saw_nothing=isinstance(error, NothingMeasured))
 
 

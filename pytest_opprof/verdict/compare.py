@@ -334,28 +334,20 @@ def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]
     return {row.op: row.verdict for row in rows if row.verdict.is_change}
 
 
-def excuse(
-    base: Done,
-    now: Done,
-    looks: Sequence[Done],
-    tolerances: Tolerances,
-    warm: Done | None = None,
-    alone: Done | None = None,
-) -> str:
+def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances, alone: Done | None = None) -> str:
     """Return why a window that does more *now* than its *base* is no regression; empty if it is one.
 
     *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
     depends on the tests before it. Since a change may have added exactly that work, the repeat excuses an op only if it
-    matches the baseline of that op exactly. If the baseline is known to hold work of a first use (a repeat did less,
-    *warm*), only its calls *alone* in a process excuse.
+    matches the baseline of that op exactly. If the baseline holds work of a first use itself, only its calls *alone* in
+    a process excuse.
     """
     first = changes(base, looks[0], tolerances)
     if not any(verdict.is_regression for verdict in first.values()):
         return "in a fresh process it stays within the baseline"
-    if alone and not any(verdict.is_regression for verdict in changes(alone, looks[0], tolerances).values()):
-        return "in a fresh process it does as much as when its baseline was recorded"
-    if warm:
-        return ""
+    if alone is not None:
+        beyond = any(verdict.is_regression for verdict in changes(alone, looks[0], tolerances).values())
+        return "" if beyond else "in a fresh process it does as much as when its baseline was recorded"
     worse = [op for op, verdict in changes(base, now, tolerances).items() if verdict.is_regression]
     last = changes(base, looks[-1], tolerances)
     if not any(verdict.is_regression for verdict in last.values()) and not any(op in last for op in worse):

@@ -206,6 +206,17 @@ def test_what_a_second_run_in_the_last_process_does_not_repeat_is_kept(record: R
     assert entry.with_differences(entry.warm)[0] == later
 
 
+def test_a_test_that_cannot_be_measured_alone_is_said(record: Record) -> None:
+    test = ran(rounds=1)
+    first = entry_of(test.windows[0])
+    runs = iter([first, first, timed(Add=3), Answer({}, "failed: it is alone")])
+    found = record(lambda number, _: next(runs))
+    found.calls([test], 3)
+    assert found.lines == [
+        "t.py::a: its first run in a process does more, but how much is unknown: failed: it is alone"
+    ]
+
+
 def test_a_second_run_that_fails_tells_nothing(record: Record) -> None:
     test = ran(rounds=1)
     first = entry_of(test.windows[0])

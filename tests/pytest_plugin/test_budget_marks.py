@@ -95,6 +95,12 @@ class TestA:
     result.stdout.no_fnmatch_line("  calls of Exp*")
 
 
+def test_a_wrong_mark_that_a_fixture_adds_is_told_with_its_place_once(pytester: pytest.Pytester, suite: Suite) -> None:
+    fixture = "@pytest.fixture\ndef late(request): request.node.add_marker(pytest.mark.op_budget(Cast='x'))\n"
+    pytester.makepyfile(HEAD + fixture + "@pytest.mark.opprof\ndef test_a(late):\n    fake.launch('Cast')\n")
+    suite("--opprof").stdout.re_match_lines([r"test_\w+\.py:\d+: test_a: op_budget\(Cast='x'\): write a number .*"])
+
+
 def test_an_op_name_that_means_nothing_fails_the_test_with_the_nearest_names(
     pytester: pytest.Pytester, suite: Suite
 ) -> None:

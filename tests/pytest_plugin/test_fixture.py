@@ -265,18 +265,6 @@ def test_a_window_that_ended_in_an_exception_is_said_to_be_unjudged(pytester: py
     [
         ("with opprof('body'): work()", "*a window cannot be called 'body'*"),
         ("with opprof('w'), opprof('w'): work()", "*window 'w' is already open; give the inner window another name*"),
-    ],
-)
-def test_names_that_would_mix_windows_up_are_refused(
-    pytester: pytest.Pytester, suite: Suite, body: str, message: str
-) -> None:
-    pytester.makepyfile(UNFINISHED.replace("def test_", "def no_") + f"def test_a(opprof):\n    {body}\n")
-    suite("--opprof").stdout.fnmatch_lines([message])
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
         (
             "opprof(work)",
             "*opprof(<function work at 0x*>) measures nothing, its argument is the name of a window*",
@@ -285,7 +273,7 @@ def test_names_that_would_mix_windows_up_are_refused(
         ("opprof.rounds(20)", "*window 'rounds 1' measures nothing: it was made and never entered*"),
     ],
 )
-def test_a_window_that_is_never_entered_is_an_error(
+def test_names_that_would_mix_windows_up_and_windows_that_measure_nothing_are_refused(
     pytester: pytest.Pytester, suite: Suite, body: str, message: str
 ) -> None:
     pytester.makepyfile(UNFINISHED.replace("def test_", "def no_") + f"def test_a(opprof):\n    {body}\n")

@@ -317,9 +317,9 @@ def called(**calls: int) -> Done:
     ],
 )
 def test_a_first_use_is_held_against_that_of_the_baseline_if_it_is_known(looks: list[Done], is_excused: bool) -> None:
-    warm, alone = called(Memset=4), called(Memset=8)
-    assert bool(excuse(called(Memset=6), looks[0], looks, STORED, warm, alone)) is is_excused
-    assert not excuse(called(Memset=6), looks[0], looks, STORED, warm)
+    base, alone = called(Memset=6), called(Memset=8)
+    assert bool(excuse(base, looks[0], looks, STORED, alone)) is is_excused
+    assert not excuse(base, looks[0], looks, STORED, alone=base)  # it did all of its first use
 
 
 @pytest.mark.parametrize(("now", "is_better"), [(6, False), (5, True), (4, False), (3, True)])
