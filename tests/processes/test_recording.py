@@ -213,7 +213,7 @@ def test_a_test_that_cannot_be_measured_alone_is_said(record: Record) -> None:
     found = record(lambda number, _: next(runs))
     found.calls([test], 3)
     assert found.lines == [
-        "t.py::a: its first run in a process does more, but how much is unknown: failed: it is alone"
+        "t.py::a was not measured alone, and its first run in a process does more: failed: it is alone"
     ]
 
 
