@@ -356,13 +356,13 @@ def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances,
 
 
 def without_first_uses(diff: Diff, warm: Done, now: Done) -> Diff:
-    """Return a diff without the improvements that equal a repeat of the baseline's test (*warm*).
+    """Return a diff without the improvements down to a repeat of the baseline's test (*warm*).
 
-    Tests that ran before did the work of the first use.
+    Tests that ran before did the work of the first use, or a part of it.
     """
     better = [row.op for row in diff.rows if row.verdict.is_improvement and row.verdict is not Verdict.FASTER]
-    beside = changes(warm, now, diff.tolerances) if better else {}
-    once = {op for op in better if op not in beside}
+    repeat = changes(warm, now, diff.tolerances) if better else {}
+    once = {op for op in better if op not in repeat or repeat[op].is_regression}
     rows = [replace(row, verdict=Verdict.OK, why=FIRST_USE) if row.op in once else row for row in diff.rows]
     return replace(diff, rows=tuple(rows)) if once else diff
 

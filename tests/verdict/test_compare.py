@@ -322,8 +322,8 @@ def test_a_first_use_is_held_against_that_of_the_baseline_if_it_is_known(looks: 
     assert not excuse(base, looks[0], looks, STORED, alone=base)  # it did all of its first use
 
 
-@pytest.mark.parametrize(("now", "is_better"), [(6, False), (5, True), (4, False), (3, True)])
-def test_what_a_repeat_of_the_baseline_does_is_no_improvement(now: int, is_better: bool) -> None:
+@pytest.mark.parametrize(("now", "is_better"), [(6, False), (5, False), (4, False), (3, True)])
+def test_calls_down_to_those_of_a_repeat_of_the_baseline_are_no_improvement(now: int, is_better: bool) -> None:
     beside = compare(called(Memset=6)[0], called(Memset=now)[0], unjudged("", ()), STORED)
     found = without_first_uses(beside, called(Memset=4), called(Memset=now))
     assert bool([*found.improvements()]) is is_better
