@@ -17,7 +17,7 @@ from ..verdict.findings import Finding
 from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Status, Verdict
 from .judged_window import JudgedWindow
-from .plain import as_json, converted
+from .plain import as_json
 from .window_result import WindowResult
 
 # Statuses, the worst first, with their words in the summary line.
@@ -198,9 +198,12 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
             f"{path}: another version of pytest-opprof wrote this run (schema {version}, this one reads {SCHEMA})."
             " Record it anew: pytest --opprof --opprof-json=FILE"
         )
+    # Imported here, since it is needed to read a run only.
+    from .json_schema import decoded
+
     try:
-        run = converted(document, RunResult)
-    except (msgspec.ValidationError, RecursionError) as error:
+        run = decoded(document, RunResult)
+    except ValueError as error:
         raise BaselineError(f"{path}: is no valid file of --opprof-json: {error}") from None
     for test in run.tests:
         for window in test.windows:
