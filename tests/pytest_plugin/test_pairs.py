@@ -44,6 +44,7 @@ class Pairs:
         self.item = self.items[0]
         self.config, self.test = self.item.config, self.item.nodeid
         self.file = self.test.partition("::")[0]
+        self.config.option.opprof_against = "main"
         self.found = Found("main", self.config)
 
     def reports(self, *windows: JudgedWindow, outcome: str = "passed", longrepr: object = None) -> list[dict[str, Any]]:
