@@ -34,6 +34,8 @@ from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, un
 _WORK_GREW = 1.01
 # From this number on, ops of one line are joined into one finding.
 _SHARED_OPS = 3
+# What a leak adds to, in the words of `QUANTITIES`.
+_HELD = ("held_memory", "held_each_round", "leaked_memory")
 DEPENDS = "so the difference comes from tests that ran before"
 
 
@@ -261,6 +263,7 @@ class JudgedWindow:
             each if each.adds or each.line else _at(each, lines.get(_with_lines(each.op or each.rule)))
             for each in found
         ]
+        found = _with_held_memory(found)
         return [*found, *([Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs else [])]
 
     def _of_one_line(self, findings: Sequence[Finding], place: Place, more: Mapping[str, int]) -> list[Finding]:
@@ -364,6 +367,20 @@ class JudgedWindow:
             sites_lost=self.sites_lost if self.asked else "",
             base_sites_lost=self.base_sites_lost if self.asked and self.numbers.sites else "",
         )
+
+
+def _with_held_memory(findings: Sequence[Finding]) -> list[Finding]:
+    """Return *findings* with the memory that a leak holds below the leak, not as findings of their own."""
+    leak = next((each for each in findings if (each.op or each.rule) == "left_behind" and not each.adds), None)
+    if leak is None:
+        return [*findings]
+    held = [each for each in findings if (each.op or each.rule) in _HELD and not each.adds]
+    below = [structs.replace(each, text=f"  {each.text}", short="", over_budget=each.breaks_budget) for each in held]
+    others = [each for each in findings if each not in held]
+    at = others.index(leak) + 1
+    while at < len(others) and others[at].adds:
+        at += 1
+    return [*others[:at], *below, *others[at:]]
 
 
 def _at(finding: Finding, line: SourceLine | None) -> Finding:

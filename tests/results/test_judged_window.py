@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.event_log import EventLog
@@ -15,7 +16,7 @@ from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import compare
-from pytest_opprof.verdict.findings import Finding
+from pytest_opprof.verdict.findings import Broken, Finding
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
@@ -122,3 +123,25 @@ def test_a_stored_result_knows_the_numbers_that_break_its_budget() -> None:
         (str(each), each.short, each.op, each.rule) for each in broken
     ]
     assert len(stored) == 6
+
+
+def test_the_memory_that_a_leak_holds_stands_below_the_leak_and_its_limits_are_broken_still() -> None:
+    leak = Broken("left_behind", None, "left_behind", "left behind by each call: 2", "0", "left behind 2, budget 0")
+    held = Broken(
+        "held_memory", None, "held_memory", "memory held at the end: 16 KiB", "0 B", "held 16 KiB, budget 0 B"
+    )
+    peak = Broken("peak_memory", None, "peak_memory", "peak memory: 1 MiB", "1 KiB", "peak 1 MiB, budget 1 KiB")
+    numbers = structs.replace(
+        WindowNumbers.of("body", profile_of([("Add", 1000)])), explained={"left_behind": "held by m.KEPT"}
+    )
+    told = JudgedWindow(numbers, [peak, held, leak]).told
+    assert [str(each) for each in told] == [
+        "peak memory: 1 MiB (budget: 1 KiB)",
+        "left behind by each call: 2 (budget: 0)",
+        "  held by m.KEPT",
+        "  memory held at the end: 16 KiB (budget: 0 B)",
+    ]
+    assert [each.short for each in told if each.short] == ["peak 1 MiB, budget 1 KiB", "left behind 2, budget 0"]
+    assert [each.breaks_budget for each in told] == [True, True, False, True]
+    (alone,) = JudgedWindow(numbers, [held]).told
+    assert str(alone) == "memory held at the end: 16 KiB (budget: 0 B)"
