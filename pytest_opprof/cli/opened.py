@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Document = dict[str, Any] | None
 """The JSON of a file that was read to see what it is."""
 _HEAD_BYTES = 4096
+_FILES = 100
+"""So many files of a folder are looked at, to tell baselines from profiles."""
+_OF_BASELINES = re.compile(rb'\{\s*"environment"')
 _SCHEMA = re.compile(rb'"schema"\s*:\s*\d')
 """No profile has it: the JSON of a run begins with it, a baseline file has it behind its environment."""
 
@@ -119,6 +122,16 @@ class BaselineFolder(Opened):
         return cls(path)
 
 
+@dataclass(frozen=True, slots=True)
+class PartOfBaselines(Opened):
+    """A folder inside the folder of baselines; no command takes it."""
+
+    WHAT = (
+        "a folder of baseline files, a part of a project's baselines: opprof baselines list lists them all (--dir DIR"
+        " if they are not in ./baselines), opprof diff compares two files"
+    )
+
+
 _Kind = TypeVar("_Kind", bound=Opened)
 
 
@@ -140,7 +153,13 @@ def _kind(path: Path, kinds: Sequence[type[Opened]]) -> tuple[type[Opened], Docu
     Where the content does not say, it is the kind that is asked for.
     """
     if path.is_dir():
-        return BaselineFolder if BaselineFolder in kinds or _holds_baselines(path) else Profiles, None
+        from ..baselines.paths import has_calls
+
+        if BaselineFolder in kinds or _holds_baselines(path):
+            return BaselineFolder, None
+        return PartOfBaselines if any(
+            map(_is_baseline, filter(has_calls, islice(path.glob("*.json"), _FILES)))
+        ) else Profiles, None
     if _is_ours(path):
         document = _document(path)
         return BaselineFile if {"environment", "times"} & document.keys() else RunFile, document
@@ -155,12 +174,21 @@ def _holds_baselines(folder: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     """Tell whether a file is JSON of this plugin, which says the version of its schema at its beginning."""
+    head = _head(path)
+    return head.startswith(b"{") and bool(_SCHEMA.search(head))
+
+
+def _is_baseline(path: Path) -> bool:
+    """Tell whether a file is one of baselines, of calls or times: they begin with the environment."""
+    return _is_ours(path) and bool(_OF_BASELINES.match(_head(path)))
+
+
+def _head(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
+            return file.read(_HEAD_BYTES).lstrip()
     except OSError:
-        return False  # the readers of profiles have the message
-    return head.lstrip().startswith(b"{") and bool(_SCHEMA.search(head))
+        return b""  # the readers of profiles have the message
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -81,6 +81,25 @@ def test_a_folder_of_baselines_is_no_profile(
     assert "is a folder of baselines: list it with opprof baselines list or opprof history" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["show {}", "diff {} {}", "check {} --budget Cast=1"])
+def test_a_folder_inside_of_it_is_said_to_be_one_with_the_command_that_lists_baselines(
+    command: str, holding: dict[type[Opened], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = holding[BaselineFile].parent
+    assert main(command.replace("{}", str(folder)).split()) == 2
+    said = capsys.readouterr().err
+    assert f"{folder}: is a folder of baseline files, a part of a project's baselines: opprof baselines list" in said
+
+
+def test_a_folder_of_runs_is_none_of_baselines(
+    holding: dict[type[Opened], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs").mkdir()
+    holding[RunFile].rename(tmp_path / "runs" / "run.json")
+    assert main(["show", str(tmp_path / "runs")]) == 2
+    assert "baseline" not in capsys.readouterr().err
+
+
 def test_a_profile_is_read_as_the_format_that_is_given(holding: dict[type[Opened], Path]) -> None:
     with pytest.raises(UsageError, match="is a saved profile; name the JSON of pytest"):
         opened(holding[RunFile], Asked(source="torch"), RunFile)
