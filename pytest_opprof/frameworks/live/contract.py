@@ -53,8 +53,6 @@ class Backend(ABC):
 
     name: str
     """The name in ``--opprof-backend`` and of the entry point."""
-    hint: str = ""
-    """The user's remedy if nothing was recorded: "torch must be imported at the top of the module"."""
     memory_by_default: bool = False
     """Whether it records allocations if `Options.memory` is None."""
     tells_sites: bool = False
@@ -63,6 +61,13 @@ class Backend(ABC):
     """The ops without source lines in its logs, with a remedy: "graphs have to be compiled in the test"."""
     vocabulary: Mapping[str, str] = {}
     """Raw names that `ops.tables` does not have, separated by blanks, by canonical op."""
+
+    @property
+    def hint(self) -> str:
+        """The user's remedy if nothing was recorded, as far as it is not done: "torch must be imported at the top of
+        the module". A text of the class, or a property.
+        """
+        return ""
 
     def unavailable(self) -> str | None:
         """Return in one line why this backend cannot run here, or None if it can."""

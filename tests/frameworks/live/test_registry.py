@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import EntryPoint
@@ -141,7 +143,11 @@ def test_where_both_have_a_name_ours_decides(install: Callable[..., None], monke
 def test_hints_are_those_of_backends_that_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = [registry.load(name) for name in ("numpy", "torch")]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert registry.hints(backends) == "torch must be imported at the top of the module"
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    assert registry.hints(backends) == ""
+    monkeypatch.delitem(sys.modules, "torch")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert registry.hints(backends) == ""
     assert registry.hints([fake.backend()]) == ""

@@ -37,7 +37,6 @@ class AscendBackend(Backend):
     """
 
     name = "ascend"
-    hint = "torch_npu, mindspore (on Ascend) or acl must be imported at the top of the module"
 
     def __init__(self) -> None:
         self._problem: dict[int, str | None] = {}
@@ -45,6 +44,12 @@ class AscendBackend(Backend):
         self._fences: dict[int, Fence] = {}
         self._collecting = False
         self._said_no_copies = False
+
+    @property
+    def hint(self) -> str:
+        """The user's remedy if nothing was recorded."""
+        needed = "torch_npu, mindspore (on Ascend) or acl must be imported at the top of the module"
+        return "" if users.imported() else needed
 
     def unavailable(self) -> str | None:
         """Return the missing part, or the conflicting profiler; None if the backend can run here."""

@@ -57,7 +57,6 @@ class MindSporeBackend(Backend):
     """Collects ops of all threads on the CPU."""
 
     name = "mindspore"
-    hint = "mindspore must be imported at the top of the module, and run on the CPU"
     tells_sites = True
     sites_hint = _LINES
 
@@ -67,6 +66,11 @@ class MindSporeBackend(Backend):
         self._threads: int | None = None
         """The limit of threads for ops; None: no limit."""
         self._said_threads = False
+
+    @property
+    def hint(self) -> str:
+        """The user's remedy if nothing was recorded."""
+        return f"mindspore must {'' if self.in_use() else 'be imported at the top of the module, and '}run on the CPU"
 
     def unavailable(self) -> str | None:
         """Return an error if MindSpore is missing, else None."""

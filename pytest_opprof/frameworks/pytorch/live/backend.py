@@ -78,7 +78,6 @@ class TorchBackend(Backend):
     name = "torch"
     memory_by_default = True
     tells_sites = True
-    hint = "torch must be imported at the top of the module"
 
     def __init__(self) -> None:
         self._sessions = 0
@@ -87,6 +86,11 @@ class TorchBackend(Backend):
         """When the last of them ended."""
         self._has_freed = False
         """Whether `_free_unheard` was called in this process."""
+
+    @property
+    def hint(self) -> str:
+        """The user's remedy if nothing was recorded."""
+        return "" if self.in_use() else "torch must be imported at the top of the module"
 
     def unavailable(self) -> str | None:
         """Return an error if torch is missing, else None."""
