@@ -124,8 +124,8 @@ def format_interval(before: float, after: float, between: tuple[float, float]) -
 
 
 def plural(number: object, what: str) -> str:
-    """Write a number or range with its noun *what*: ``1 test``, ``2 processes``, ``1..2 calls``."""
-    return f"{number} {what}" if str(number) == "1" else f"{number} {what}{'es' if what.endswith('s') else 's'}"
+    """Write a number or range with its noun *what*: ``1 test``, ``2 processes``, ``3 launches``, ``1..2 calls``."""
+    return f"{number} {what}" if str(number) == "1" else f"{number} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
 
 
 def _scaled(value: float, units: dict[str, int], digits: int) -> str:

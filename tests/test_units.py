@@ -97,3 +97,11 @@ def test_any_text_is_a_quantity_or_a_usage_error(text: str) -> None:
         assert units.parse(text).value >= 0
     except UsageError:
         pass
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [(1, "kernel", "1 kernel"), (0, "call", "0 calls"), (2, "process", "2 processes"), (3, "launch", "3 launches")],
+)
+def test_a_number_of_one_has_its_noun_in_the_singular(number: int, noun: str, text: str) -> None:
+    assert units.plural(number, noun) == text

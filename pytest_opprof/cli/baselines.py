@@ -71,7 +71,7 @@ def _list(arguments: argparse.Namespace) -> bool:
                 said |= {machine: f"times of other calls on {machine}" for machine in entry.mismatched}
                 timed = "; ".join(said[machine] for machine in sorted(said))
                 calls = sum(each.calls.most for each in entry.ops.values())
-                ops = f"{calls} calls of {len(entry.ops)} ops{f'; {timed}' if timed else ''}"
+                ops = f"{plural(calls, 'call')} of {plural(len(entry.ops), 'op')}{f'; {timed}' if timed else ''}"
                 print(terminal(f"  {test}  {window}: {ops}"))
     return False
 
@@ -138,7 +138,7 @@ def _prune(arguments: argparse.Namespace) -> bool:
     modules = {baselines_paths.module_of(arguments.dir, path) for path in paths}
     if modules and modules.isdisjoint(collected.tests):
         raise UsageError(
-            f"pytest collected none of the {len(modules)} modules that have baselines in {arguments.dir}, so nothing"
+            f"pytest collected none of {plural(len(modules), 'module')} with baselines in {arguments.dir}, so nothing"
             " was removed. Run this in the project whose baselines they are, with the same root directory"
         )
     store = Store(arguments.dir)

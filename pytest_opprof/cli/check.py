@@ -13,7 +13,7 @@ from ..frameworks.files import formats
 from ..profile.saved import SavedProfile, communicates
 from ..report.colours import TextLine, show
 from ..report.tables import style_of
-from ..units import format_ns
+from ..units import format_ns, plural
 from ..verdict import query
 from . import reading
 from .opened import Profiles, opened
@@ -131,7 +131,7 @@ def _check_timed(found: formats.Found, saved: SavedProfile, budget: Budget) -> N
 
 def _kept(found: formats.Found, saved: SavedProfile, profile: Any, arguments: argparse.Namespace) -> str:
     limits = ", ".join(arguments.budget)
-    ops = f"{profile.total.most_calls} calls of {len(profile.ops)} ops{_each(profile.steps)}"
+    ops = f"{plural(profile.total.most_calls, 'call')} of {plural(len(profile.ops), 'op')}{_each(profile.steps)}"
     verdict = "what could be read of it does not exceed" if saved.is_cut else "within"
     return f"{found}: {verdict} its budget ({limits}); {ops}"
 

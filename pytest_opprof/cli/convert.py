@@ -12,6 +12,7 @@ from ..frameworks.files import formats, own_format
 from ..machine.atomic_write import gzipped, write_atomically
 from ..profile.saved import SavedProfile
 from ..timeline import chrome
+from ..units import plural
 from . import reading
 from .opened import Profiles, opened
 from .reading import Asked
@@ -47,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> bool:
         write_atomically(output, content if plain_name == arguments.output.name else gzipped(content))
     except OSError as error:
         raise UsageError(f"{arguments.output}: cannot be written: {error.strerror or error}") from None
-    what = "a Chrome trace" if as_chrome else f"{len(saved.records)} records in opprof's own format"
+    what = "a Chrome trace" if as_chrome else f"{plural(len(saved.records), 'record')} in opprof's own format"
     print(f"wrote {arguments.output}: {what}")
     return False
 

@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..profile.timings import ProcessTimes, without_noise
 from ..python_calls.names import other_versions
 from ..results.judged_window import JudgedWindow
-from ..units import parse_duration, parse_share
+from ..units import parse_duration, parse_share, plural
 from ..verdict.compare import compare, compare_counts_first
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import MOST_PROCESSES, PROCESSES, STORED, Tolerances
@@ -70,7 +70,7 @@ def _of_one_process(base: Side, now: Side, pair: tuple[Kept, Kept], tolerances: 
         why = kept.without_times or f"the {side.kind} {'after' if old else 'before'} has no times"
         return unjudged(why, new, old)
     if old[0].rounds != new[0].rounds:
-        why = f"the fastest of {old[0].rounds} steps is not that of {new[0].rounds}"
+        why = f"the fastest of {plural(old[0].rounds, 'step')} is not that of {new[0].rounds}"
         return unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
     return judge(old, new, Rule(tolerances, 1, 1, 1))
 

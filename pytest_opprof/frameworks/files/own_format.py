@@ -20,6 +20,7 @@ from ...errors import TraceError
 from ...profile.environment_json import EnvironmentJson
 from ...profile.saved import Collective, SavedKernel, SavedOp, SavedProfile, op_of
 from ...timeline.chrome import BEGINNING
+from ...units import plural
 from .options import Options
 from .place import Place
 
@@ -131,7 +132,7 @@ def read(place: Place, options: Options) -> SavedProfile:
         if wrong := next((each for each in file.collectives if not 0 <= each.step < len(file.steps)), None):
             raise ValueError(f"{wrong.op} is in step {wrong.step} of {len(file.steps)}")
         if lost := next((row for row in rows if not 0 <= row.step < len(file.steps) or row.calls < 0), None):
-            raise ValueError(f"{lost.name!r} has {lost.calls} calls in step {lost.step} of {len(file.steps)}")
+            raise ValueError(f"{lost.name!r} has {plural(lost.calls, 'call')} in step {lost.step} of {len(file.steps)}")
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise TraceError(f"{place}: is not a complete {TITLE} ({str(error)[:200]})") from None
     values = {field.name: getattr(file, field.name) for field in fields(SavedProfile)}

@@ -202,4 +202,4 @@ def may_work(op: Meaning) -> bool:
 
 def compiler_kernels(number: int) -> str:
     """Return the remark on kernels that ran during a compilation."""
-    return f"{number} kernels and copies that torch.compile ran to try or compute something are left out"
+    return f"kernels and copies that torch.compile ran to try or compute something: {number}, left out"

@@ -14,6 +14,7 @@ from ....profile import kernels
 from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
+from ....units import plural
 from ..kernels import op_type
 from .mspti import Mspti
 from .mspti_records import KERNEL, MEMCPY, MEMSET, NODE_API, Table
@@ -41,7 +42,7 @@ def fill(log: EventLog, recorded: Recorded, mspti: Mspti, moments: bool = False)
     work = recorded.records[KERNEL]
     if len(wrong := np.flatnonzero((work["start"] == 0) | (work["end"] < work["start"]))):
         raise BackendError(
-            f"MSPTI recorded {len(wrong)} kernels without their times, as {mspti.text(int(work['name'][wrong[0]]))}"
+            f"MSPTI recorded {plural(len(wrong), 'kernel')} without times, as {mspti.text(int(work['name'][wrong[0]]))}"
         )
     interval = _intervals(recorded)
     inside = np.flatnonzero(interval >= 0)
@@ -83,8 +84,8 @@ def check_alone(recorded: Recorded) -> None:
     start, end = work["start"][order], work["end"][order]
     if overlaps := int((start[1:] < np.maximum.accumulate(end)[:-1]).sum() if len(start) else 0):
         raise BackendError(
-            f"sync timing needs launches that wait for their kernels, and {overlaps} kernels began before another had"
-            " ended: the program launches from several threads, or ACL itself, which does not wait"
+            f"sync timing needs launches that wait for their kernels, and {plural(overlaps, 'kernel')} began before"
+            " another had ended: the program launches from several threads, or ACL itself, which does not wait"
         )
 
 

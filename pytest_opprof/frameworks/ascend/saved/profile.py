@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from ....errors import TraceError
 from ....profile.environment import Environment
 from ....profile.saved import SavedProfile
+from ....units import plural
 from ...files import tables as shared_tables
 from ...files.durations import Untimed
 from ...files.options import as_number
@@ -258,7 +259,7 @@ def _remark(found: Read, sources: _Sources) -> None:
     if found.guessed():
         calls = int(sum(sums[0] for sums in found.groups.values()))
         found.remarks.append(
-            f"{found.guessed()} of {calls} kernels have no op type, so it is guessed from their names;"
+            f"{found.guessed()} of {plural(calls, 'kernel')} without an op type: types are guessed from names;"
             " record with Level1 (profiler_level, or msprof --task-time=l1) to have types, shapes and dtypes"
         )
 

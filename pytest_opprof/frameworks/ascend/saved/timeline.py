@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import TraceError
 from ....profile.environment import Environment
 from ....profile.saved import SavedProfile
+from ....units import plural
 from ...files.chrome_events import head, read_events
 from ...files.durations import Untimed
 from ...files.place import Place
@@ -83,7 +84,7 @@ def read(place: Place, options: Options) -> SavedProfile:
     walls, reduces = _step_trace(place, files)
     if place.is_folder:
         _add_communication(files, reduces, found, options.partial)
-    guessed = f"{found.guessed()} kernels have no op type in a timeline, so it is guessed from their names"
+    guessed = f"{plural(found.guessed(), 'kernel')} without an op type in a timeline: types are guessed from names"
     return SavedProfile(
         TITLE,
         Environment((("cann", ""),), "ascend", ""),

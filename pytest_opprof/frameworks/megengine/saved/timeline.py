@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from ....errors import TraceError
 from ....ops.signature import Shape
 from ....profile.saved import SavedOp, SavedProfile
+from ....units import plural
 from ...files.options import Options
 from ...files.place import Place
 from .graph import comp_node, environment, op_by_mode
@@ -156,7 +157,7 @@ def _whole_events(place: Place) -> tuple[list[Event], tuple[str, ...]]:
         except TraceError:
             continue
         left = len(content) - end - 1
-        return events, (f"cut off: {len(events)} whole events were read, {left} bytes after them were not",)
+        return events, (f"cut off: {plural(len(events), 'whole event')} read, {plural(left, 'byte')} after that not",)
     raise reason
 
 

@@ -17,6 +17,7 @@ from operator import gt
 from ....errors import TraceError
 from ....ops.signature import Shape
 from ....profile.saved import SavedOp
+from ....units import plural
 from ...files.place import Place
 from ..file_lines import launch, op_type, starts_and_times, threads_of
 from . import folder as common
@@ -174,7 +175,7 @@ def _inputs(session: common.Session, place: Place, ops: list[Calls]) -> dict[int
         calls = sum(len(ops[index].starts) for index in indices)
         if calls != len(inputs):
             session.remarks.append(
-                f"{place.path.name} has {len(inputs)} launches of {name}, but {calls} calls are known:"
+                f"{place.path.name} has {plural(len(inputs), 'launch')} of {name}, but {plural(calls, 'known call')}:"
                 " its input shapes are left out"
             )
         elif len(indices) == 1:

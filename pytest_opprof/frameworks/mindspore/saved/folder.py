@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ....errors import TraceError
 from ....profile.environment import Environment
 from ....profile.saved import SavedKernel, SavedOp, SavedProfile
+from ....units import plural
 from ...files import tables
 from ...files.durations import Untimed
 from ...files.place import Place
@@ -185,7 +186,7 @@ def _files(folder: Place, stem: str) -> list[Place]:
 
 def _difference(op: str, told: tuple[int, float | None] | None, found: tuple[int, float | None] | None) -> str:
     if told is None or found is None or told[0] != found[0]:
-        return f"{op} has {told[0] if told else 0} calls there, {found[0] if found else 0} here"
+        return f"{op} has {plural(told[0] if told else 0, 'call')} there, {found[0] if found else 0} here"
     if told[1] is None or found[1] is None:
         return ""
     allowed = max(told[1], found[1]) * (_DIGITS + _FLOAT32 * found[0]) + found[0]  # each call is rounded to 1 ns

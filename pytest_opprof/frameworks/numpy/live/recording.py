@@ -15,6 +15,7 @@ from typing import Any
 from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ....sites.chains import UNKNOWN
+from ....units import plural
 from .arguments import tensors_in
 from .callers import (
     BETWEEN,
@@ -284,8 +285,7 @@ class Recording:
                 # The ufunc casts as it computes. The cast is therefore an op inside it, without a time of its own.
                 self._say(log.add(cast.name(log), ABSENT, event, interval, cast.nbytes), cast, mine)
         if self.unread:
-            calls = "1 call" if self.unread == 1 else f"{self.unread} calls"
-            log.remark(f"not seen: {calls} of NumPy whose arguments opprof could not read")
+            log.remark(f"not seen: {plural(self.unread, 'call')} of NumPy whose arguments opprof could not read")
 
     def _node(self, node: int, nodes: dict[int, int]) -> int:
         """Return the log's node for one of the lines', with all nodes around it in *nodes*."""

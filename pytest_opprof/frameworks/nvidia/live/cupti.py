@@ -25,6 +25,7 @@ import numpy as np
 
 from ....errors import BackendError
 from ....ops import cuda_calls
+from ....units import plural
 from .cupti_records import (
     DRIVER,
     EXTERNAL,
@@ -165,7 +166,7 @@ class Cupti:
         if dropped or self._overflowed:
             self._filled.clear()
             raise BackendError(
-                f"CUPTI dropped {dropped or 'some'} records: more than fit into"
+                f"CUPTI dropped {plural(dropped, 'record') if dropped else 'some records'}: more than fit into"
                 f" {MOST_BUFFERS * BUFFER_BYTES >> 20} MiB or this machine's memory. Use fewer rounds, or"
                 " smaller windows inside the test"
             )

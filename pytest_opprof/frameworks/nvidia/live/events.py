@@ -21,6 +21,7 @@ from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
 from ....profile.event_log import EventLog
 from ....sites.chains import UNKNOWN
+from ....units import plural
 from .activity import Work
 from .calls import Calls, synchronizes
 
@@ -28,7 +29,7 @@ _TAKEN = "Another profiler in this process (torch.profiler, jax.profiler) may ha
 _LOADS = ("cuModuleLoad", "cuLibraryLoad", "cudaLibraryLoad", "cuLinkComplete")
 _LOADED = "code was compiled for the GPU or loaded onto it: wall times include that. Use a longer warm-up"
 _GRAPHS = " CUPTI before 13.1 Update 1 numbers graph launches wrongly. Install a newer one if your CUDA allows it"
-_UNTIMED = "CUPTI did not time {} kernels or copies: device times lack them"
+_UNTIMED = "kernels or copies that CUPTI did not time: {}. Device times lack them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def _asked(calls: Calls, work: Work, span: Span) -> NDArray[np.uint64]:
     alone = work.caller == NOBODY
     if lost := np.count_nonzero(alone & (work.start == 0) & (work.device_ns == ABSENT)):
         raise BackendError(
-            f"CUPTI recorded {lost} kernels or copies without times and without the calls that launched them, so they"
+            f"CUPTI recorded kernels or copies without times and without the calls that launched them: {lost}, which"
             " may be from outside the window. Measure less in one window"
         )
     asked = np.where(alone, work.start, np.append(calls.start, np.uint64(0))[work.caller])
@@ -189,7 +190,8 @@ def _check_kernels(calls: Calls, busy: NDArray[np.bool_], span: Span, cause: str
     lost = np.count_nonzero(launched & ~busy & ~calls.failed & ~calls.captured)
     if lost:
         raise BackendError(
-            f"CUPTI lost {lost} of {np.count_nonzero(launched)} kernels: it recorded only their launches. {cause}"
+            f"CUPTI lost {lost} of {plural(np.count_nonzero(launched), 'kernel')}: it recorded only their launches."
+            f" {cause}"
         )
 
 
@@ -198,8 +200,8 @@ def _check_copies(log: EventLog, calls: Calls, busy: NDArray[np.bool_], span: Sp
     copies = calls.of(cuda_calls.moves) & span.has(calls.start) & ~calls.failed & ~calls.captured
     if idle := np.count_nonzero(copies & ~busy & span.waited_for(calls)):
         log.remark(
-            f"{idle} of {np.count_nonzero(copies)} calls that copy or set memory are not counted: no work was recorded"
-            " for them. Copies of 0 bytes have no record, nor copies between GPUs in PyTorch's profiler"
+            f"not counted: {idle} of {plural(np.count_nonzero(copies), 'call')} to copy or set memory. No work was"
+            " recorded for them. Copies of 0 bytes have no record, nor copies between GPUs in PyTorch's profiler"
         )
 
 
@@ -213,14 +215,14 @@ def _check_graphs(log: EventLog, launched: int, idle: int, alone: int, cause: st
         return
     if alone >= idle:
         log.remark(
-            f"{idle} launches of CUDA graphs have no work of their own, and {alone} kernels and copies have no launch:"
-            f" these count in the round in which they began.{cause}"
+            f"{plural(idle, 'launch')} of CUDA graphs without work of their own, and kernels and copies without a"
+            f" launch: {alone}, which count in the round in which they began.{cause}"
         )
     elif idle < launched:
-        log.remark(f"{idle} of {launched} launches of CUDA graphs did nothing that CUPTI recorded.{cause}")
+        log.remark(f"{idle} of {plural(launched, 'launch')} of CUDA graphs did nothing that CUPTI recorded.{cause}")
     else:
         raise BackendError(
-            f"CUPTI recorded {launched} launches of CUDA graphs, and"
+            f"CUPTI recorded {plural(launched, 'launch')} of CUDA graphs, and"
             f" {f'only {alone} of their nodes' if alone else 'nothing that they did'}. CUPTI may miss graphs"
             f" that were made before the first window. Make the graph inside one.{cause}"
         )

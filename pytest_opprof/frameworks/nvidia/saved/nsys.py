@@ -32,6 +32,7 @@ from ....ops import cuda_calls
 from ....ops.cuda_calls import CUDA_COPIES
 from ....profile.environment import Environment
 from ....profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
+from ....units import plural
 from ...files.gpu_rows import by_cupy
 from ...files.options import Options
 from ...files.place import Place
@@ -134,7 +135,8 @@ def _groups(
     where = database.where(process)
     (bad,) = next(database.rows(f"SELECT count(*) FROM {table} WHERE {where} AND NOT ({TIMED})"))
     if bad:
-        database.untimed.add(database.place, f"{bad} rows of {table} have no time, or end before they start", bad, True)
+        said = f"{plural(bad, 'row')} of {table} without a time, or with an end before the start"
+        database.untimed.add(database.place, said, bad, True)
     yield from database.rows(
         f"SELECT {', '.join(columns)}, {_GROUP}, sum({extra}) FROM {rows or table} WHERE {where} AND {TIMED}"
         f" GROUP BY {', '.join(map(str, range(1, len(columns) + 1)))} ORDER BY min(start)"
@@ -265,7 +267,8 @@ def _remarks(database: Database, kernels: list[SavedOp], calls: list[SavedOp]) -
     launched = sum(call.calls for call in calls if re.match(r"cu(?:da)?LaunchKernel", call.type))
     ran = sum(kernel.calls for kernel in kernels)
     if launched > ran:
-        yield f"{launched} kernels were launched, {ran} recorded: {launched - ran} launches have no kernel"
+        lacking = plural(launched - ran, "launch")
+        yield f"{plural(launched, 'kernel')} launched, {ran} recorded: {lacking} without a kernel"
 
 
 def _device(database: Database, records: list[SavedOp]) -> str:

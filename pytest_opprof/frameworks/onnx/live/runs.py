@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from ....errors import BackendError
 from ....profile.event_log import EventLog
+from ....units import plural
 from .asked import Asked, Call
 from .copies import described, profiled_copy, same, version
 from .files import Files
@@ -233,7 +234,7 @@ class Runs:
             found, why = None, f"fails where the session does not ({error})"
         # A model that draws random numbers differs from itself, too.
         if not same(expected, found) and same(expected, original(handle, *args)):
-            threads = f", or with {self._threads} threads (opprof(threads=0): all)" if self._threads else ""
+            threads = f", or with {plural(self._threads, 'thread')} (opprof(threads=0): all)" if self._threads else ""
             self._problem(
                 f"a copy of {described(session)}, made of the same model with the same options, {why}, so its nodes may"
                 " be others. Was the model replaced, were tensors given with add_external_initializers, optimizers"

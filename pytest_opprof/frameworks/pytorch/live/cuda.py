@@ -49,8 +49,9 @@ _NOT_RECORDED = (
     " full, or TEARDOWN_CUPTI=1 is set. Run this test without these, or measure less in one test"
 )
 _UNLINKED = (
-    "{} kernels and copies have no recorded call: they count in the round in which they began. torch's profiler misses"
-    " most driver calls of Numba, JAX and PyCUDA, their waits too. Without torch imported, opprof records them all"
+    "kernels and copies without a recorded call: {}. They count in the round in which they began. torch's profiler"
+    " misses most driver calls of Numba, JAX and PyCUDA, their waits too. Without torch imported, opprof records"
+    " them all"
 )
 # The op of a kernel that an op launched: a part of that op, as the launch is.
 _OF_ITS_OP = "cudaLaunchKernel"

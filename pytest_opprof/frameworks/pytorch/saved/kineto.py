@@ -228,7 +228,7 @@ def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedK
     """Yield remarks on launches without an op or a kernel, and on the busy time of the devices."""
     unlinked = sum(kernel.calls for kernel in kernels if kernel.launched_by == UNLINKED)
     if requests := sum(each.calls for each in kernels if each.launched_by == UNLINKED and each.name.endswith(_REQUEST)):
-        yield f"{requests} copies of MTIA do not tell which op asked for them: they are listed as {UNLINKED}"
+        yield f"copies of MTIA that do not tell which op asked for them: {requests}, listed as {UNLINKED}"
     if unlinked := unlinked - requests:
         outside = f"; those launched before it are in the step {OUTSIDE!r}" if launches.outside else ""
         yield (

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....errors import TraceError
 from ....profile.saved import SavedProfile
+from ....units import plural
 from ...files.mapped import content
 from ...files.options import Options
 from ...files.place import Place
@@ -73,7 +74,7 @@ def read(place: Place, options: Options) -> SavedProfile:
     remarks: list[str] = []
     events = _collected(place, remarks)
     for process, count in events.left_out.items():
-        remarks.append(f"{count} events of {process} name no op of XLA's: left out")
+        remarks.append(f"{plural(count, 'event')} of {process} without the name of an op of XLA's: left out")
     return op_trace(place, TITLE, events, remarks)
 
 

@@ -369,7 +369,7 @@ def test_sync_timing_needs_launches_that_wait_and_kernels_that_do_not_overlap(
     profile = measure(lambda: npu.launch("Cast", 70, times=2), options=sync)
     assert (profile.stats("Cast").device_ns, profile.environment.timing) == ((140,), "sync")
     npu.overlaps = 1
-    with pytest.raises(BackendError, match="and 1 kernels began before another had ended"):
+    with pytest.raises(BackendError, match="and 1 kernel began before another had ended"):
         measure(lambda: npu.launch("Cast", 70, times=2), options=sync)
     assert measure(lambda: npu.launch("Cast", 70, times=2)).busy_ns == (71,)
     monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace(__version__="2.14.0"))  # type: ignore[arg-type]

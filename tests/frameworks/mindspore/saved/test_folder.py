@@ -198,7 +198,7 @@ def test_launches_that_are_not_those_of_the_calls_give_no_shapes_but_a_remark(tm
     trace = read(tmp_path)
     assert [record.input_shapes for record in trace.records] == [None, None]
     assert trace.remarks == (
-        "cpu_framework_0.txt has 1 launches of Mul-op1, but 2 calls are known: its input shapes are left out",
+        "cpu_framework_0.txt has 1 launch of Mul-op1, but 2 known calls: its input shapes are left out",
     )
 
 

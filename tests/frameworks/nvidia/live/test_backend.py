@@ -272,7 +272,7 @@ def test_numbers_that_old_versions_give_to_nodes_of_graphs_are_not_trusted(
         assert watch.profile.stats("(unlinked)").calls == (4,)
         ((_, said),) = watch.profile.remarks
         assert said.startswith(
-            "1 launches of CUDA graphs have no work of their own, and 4 kernels and copies have no launch: these count"
+            "1 launch of CUDA graphs without work of their own, and kernels and copies without a launch: 4, which count"
         )
         assert "before 13.1 Update 1" in said
 
@@ -330,7 +330,7 @@ def test_a_call_that_was_not_timed_hides_no_kernel(gpu: Gpu, watch: Watch) -> No
 
 def test_a_capture_that_could_not_begin_hides_no_lost_kernel(gpu: Gpu, watch: Watch) -> None:
     gpu.loses = {"lost"}
-    with pytest.raises(BackendError, match="CUPTI lost 1 of 1 kernels"):
+    with pytest.raises(BackendError, match="CUPTI lost 1 of 1 kernel:"):
         with watch.ops():
             gpu.call("cudaStreamBeginCapture_v10000", result=401)
             gpu.launch("lost")
@@ -344,14 +344,16 @@ def test_copies_and_sets_of_which_nothing_was_recorded_are_said(gpu: Gpu, watch:
         gpu.call("cudaMemcpyAsync_v3020", result=1)  # failed
         gpu.call("cudaLaunchHostFunc_v10000")
     assert watch.counts == {"MemcpyHtoD": 1}
-    assert [text.partition(":")[0] for _, text in watch.profile.remarks] == [
-        "2 of 3 calls that copy or set memory are not counted"
+    assert [text.partition(".")[0] for _, text in watch.profile.remarks] == [
+        "not counted: 2 of 3 calls to copy or set memory"
     ]
 
 
 def test_a_kernel_without_time_and_launch_is_an_error_and_not_left_out(gpu: Gpu, watch: Watch) -> None:
     gpu.untimed = {"untimed"}
-    with pytest.raises(BackendError, match="1 kernels or copies without times and without"):
+    with pytest.raises(
+        BackendError, match="kernels or copies without times and without the calls that launched them: 1, which"
+    ):
         with watch.ops():
             gpu.launch("known")
             gpu.unlinked_kernel("untimed", correlation=0)
@@ -413,7 +415,7 @@ def test_a_kernel_that_cupti_did_not_time_is_counted_and_has_no_time(gpu: Gpu, w
         gpu.launch("untimed")
     assert watch.counts == {"timed": 1, "untimed": 1}
     assert [text for _, text in watch.profile.remarks] == [
-        "CUPTI did not time 1 kernels or copies: device times lack them"
+        "kernels or copies that CUPTI did not time: 1. Device times lack them"
     ]
     assert watch.profile.stats("untimed").device_ns is None
     assert watch.profile.total.device_ns == (7,)

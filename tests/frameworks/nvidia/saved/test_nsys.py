@@ -170,7 +170,7 @@ def test_the_innermost_range_around_the_launch_is_what_launched(made: Make) -> N
 
 def test_launches_without_a_kernel_are_said(made: Make) -> None:
     trace = nsys.read(made(calls=[launch(1, 10), launch(2, 30)], kernels=[kernel(1, 100, 110)]), Options())
-    assert trace.remarks == ("2 kernels were launched, 1 recorded: 1 launches have no kernel",)
+    assert trace.remarks == ("2 kernels launched, 1 recorded: 1 launch without a kernel",)
 
 
 def twice(calls: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -275,7 +275,7 @@ def test_a_database_in_wal_mode_without_a_log_leaves_none(made: Make) -> None:
 @pytest.mark.parametrize("rows", [kernel(1, 10, 5), kernel(1, 10, "soon"), kernel(1, 10, b"x")])
 def test_a_kernel_without_a_time_is_an_error(made: Make, rows: tuple[object, ...]) -> None:
     place = made(kernels=[rows, kernel(2, 20, 25)])
-    with pytest.raises(TraceError, match="1 rows of CUPTI_ACTIVITY_KIND_KERNEL have no time, or end before"):
+    with pytest.raises(TraceError, match="1 row of CUPTI_ACTIVITY_KIND_KERNEL without a time, or with an end before"):
         nsys.read(place, Options())
     trace = nsys.read(place, Options(partial=True))
     assert [(record.calls, record.device_ns) for record in trace.records] == [(1, 5)]

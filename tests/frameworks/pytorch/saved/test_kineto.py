@@ -403,7 +403,7 @@ def test_what_torch_compile_runs_while_it_compiles_is_not_the_programs(tmp_path:
     assert counts(trace) == {"torch::compile": 1, "torch::graph": 1, "triton_poi_fused_add": 1}
     assert query.total(trace, "device") == 5_000
     assert [launched.calls for launched in trace.kernels or ()] == [1]
-    assert trace.remarks == ("2 kernels and copies that torch.compile ran to try or compute something are left out",)
+    assert trace.remarks == ("kernels and copies that torch.compile ran to try or compute something: 2, left out",)
 
 
 def test_graphs_are_counted_where_they_are_broken_and_events_without_ops_are_groups(tmp_path: Path) -> None:
@@ -752,7 +752,7 @@ def test_what_an_accelerator_of_meta_did_is_device_work_of_the_op_that_launched_
     assert counts(trace) == {"Add": 1, "MemcpyHtoD": 1}
     assert sums(trace, "device_ns") == {"aten::add": 30_000, "Memcpy HOST_TO_DEVICE (dma_request)": 5000}
     assert sums(trace, "memory")["Memcpy HOST_TO_DEVICE (dma_request)"] == 64
-    assert trace.remarks[0].startswith("1 copies of MTIA do not tell which op asked for them")
+    assert trace.remarks[0].startswith("copies of MTIA that do not tell which op asked for them: 1, listed as")
     assert not any("outside of the recording" in remark for remark in trace.remarks)
 
 

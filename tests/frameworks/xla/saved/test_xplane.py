@@ -138,7 +138,7 @@ def test_a_line_that_shows_ops_again_is_left_out(read: Read) -> None:
 
 def test_what_a_device_did_for_no_op_is_told(read: Read) -> None:
     trace = read(plane(event(1, 0, 1000, *OP), event(1, 0, 1000, stat(7, int=1))))
-    assert "1 events of /device:GPU:0 name no op of XLA's: left out" in trace.remarks
+    assert "1 event of /device:GPU:0 without the name of an op of XLA's: left out" in trace.remarks
 
 
 def test_ops_of_tensorflow_have_host_time_where_a_device_did_their_work(read: Read) -> None:
@@ -147,7 +147,7 @@ def test_ops_of_tensorflow_have_host_time_where_a_device_did_their_work(read: Re
     assert [(r.name, r.type, r.device_ns, r.host_ns) for r in read(host).records] == [("a/MatMul", "MatMul", 5, None)]
     trace = read(host + plane(event(1, 0, 1000)))
     assert [(r.device_ns, r.host_ns, r.host_most_ns) for r in trace.records] == [(None, 5, 5)]
-    assert trace.remarks[0] == "1 events of /device:GPU:0 name no op of XLA's: left out"
+    assert trace.remarks[0] == "1 event of /device:GPU:0 without the name of an op of XLA's: left out"
 
 
 KERNELS = [stat(1, ref=5), stat(2, text="jit_f")]
@@ -285,7 +285,7 @@ def test_tensorflows_own_line_is_read_where_no_kernel_names_its_op(read: Read) -
     again = field(3, field(2, "TensorFlow Ops") + event(3, 0, 3000) + event(1, 3000, 10))
     trace = read(plane(event(1, 0, 1000), metadata=names + again))
     assert [(r.name, r.type, r.calls, r.device_ns) for r in trace.records] == [("a/MatMul", "MatMul", 1, 3)]
-    assert trace.remarks[0] == "1 events of /device:GPU:0 name no op of XLA's: left out"
+    assert trace.remarks[0] == "1 event of /device:GPU:0 without the name of an op of XLA's: left out"
 
 
 def test_executions_without_a_number_are_not_taken_for_one(read: Read) -> None:
