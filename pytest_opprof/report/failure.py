@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..escaping import terminal
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
-from ..results.window_result import open_trace, titled
+from ..results.window_result import BODY, open_trace, titled
 from .accepting import Accepting
 from .colours import TextLine
 from .op_table import ranks_table, table
@@ -43,6 +43,9 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
         lines.append(TextLine(style.write(f"{what}: {titled(test, window.name)}  [{window.environment}]"), "title"))
         lines += [TextLine(style.write(f"  {each}"), "neither" if each.adds else "worse") for each in window.told]
         lines += [TextLine(style.write(f"  ({window.looked})"))] if window.looked else []
+        if window.name != BODY and len(set(window.numbers.total.calls)) > 1:
+            often = window.numbers.rounds
+            lines.append(TextLine(f"  (the window ran {often} times: its calls are those of the run with the most)"))
         if accepting and window.numbers.rounds == 1 and any(limit.is_about_time for limit in window.budget):
             lines.append(TextLine(f"  ({_COLD})"))
     for window in broken:

@@ -80,6 +80,31 @@ def test_a(opprof):
     assert json.loads(path.read_text())["tests"]["test_a"]["step"]["ops"]["Add"]["calls"] == [1, 3]
 
 
+def test_windows_of_one_name_are_rounds_of_one_and_a_failure_says_so(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(
+        test_m=HEAD
+        + """
+def test_a(opprof):
+    for calls in (2, int(__import__("os").environ.get("CALLS", 2))):
+        with opprof("part"):
+            for _ in range(calls):
+                fake.launch("Cast", device_ns=9)
+"""
+    )
+    suite("--opprof-update")
+    assert "the window ran" not in suite("--opprof").stdout.str()
+    monkeypatch.setenv("CALLS", "3")
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(
+        [
+            "  Cast: 2..3 calls (baseline: 2)",
+            "  (the window ran 2 times: its calls are those of the run with the most)",
+        ]
+    )
+
+
 def test_in_a_marked_test_the_body_is_measured_too_windows_included(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(
         HEAD
