@@ -63,7 +63,7 @@ class Against:
             self._config.stash[SETTINGS] = replace(settings_of(self._config), everything=True)
             for test in tests:
                 test.read_marks_anew()
-            self._everything = True
+            self._everything = self._summary.marked = True
         measuring: list[pytest.Item] = []
         idle: list[pytest.Item] = []
         for test in tests:
