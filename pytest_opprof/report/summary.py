@@ -12,6 +12,7 @@ from ..measure.plan import Settings
 from ..results.run_result import TestRecord, counted, run_of
 from ..units import plural
 from ..verdict.verdicts import Verdict
+from .accepting import Accepting
 from .causes import by_op
 from .failure import BROKEN_BASELINE
 
@@ -50,7 +51,7 @@ class Summary:
 
     def told(self, settings: Settings, verbosity: int) -> Iterator[str]:
         """Yield the lines, the one that counts the tests last."""
-        records = list(self.records.values())
+        records, accepting = list(self.records.values()), Accepting.of_settings(settings)
         if verbosity >= 0:
             for record in records:
                 yield from ["", *f"would fail: {record.reported}".split("\n")] if record.reported else []
@@ -62,7 +63,7 @@ class Summary:
             yield from _grouped([{line.removesuffix(f": {said}"): said} for line, said in common.items()], verbosity)
             keeps = not settings.update and not settings.against
             if keeps and any(record.status == "improved" for record in records):
-                yield f"keep what became cheaper: {settings.rank.pytest} --opprof-update"
+                yield f"keep what became cheaper: {accepting.update()}"
         if verbosity >= -1:
             yield from _grouped([record.untimed for record in records], verbosity)
         if verbosity >= 0:
@@ -71,7 +72,7 @@ class Summary:
             yield from _grouped([record.missing for record in records], verbosity)
             lacks = {reason for record in records for reason in record.missing.values()} - {BROKEN_BASELINE}
             if lacks and not settings.against:
-                yield f"record them: {settings.rank.pytest} --opprof-update-new (-vv shows the ops of each test)"
+                yield f"record them: {accepting.update(new=True)} (-vv shows the ops of each test)"
             yield from _worse(records)
         yield from self.lines
         if self.accept:

@@ -53,8 +53,10 @@ def test_more_calls_and_new_ops_fail_and_say_how_to_accept_them(pytester: pytest
     model(pytester, "Cast=10, MatMul=2")
     suite("--opprof-update")
     model(pytester, "Cast=12, MatMul=2, Exp=1")
-    result = suite("--opprof")
+    result = suite("--opprof", "--opprof-json=run.json")
     result.assert_outcomes(failed=1)
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert test["accept"] == ["pytest test_m.py::test_a --opprof-update"]
     result.stdout.fnmatch_lines(
         [
             "op regression: test_m.py::test_a  [[]fake 1, fake, async[]]",
