@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.three_way import Merge, by_key
-from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.verdict.coarse import Coarse
@@ -106,3 +108,37 @@ def test_of_two_coarse_times_the_stricter_stays() -> None:
     )
     found = Merge().window(WHERE, None, ours, theirs)
     assert found == WindowBaseline({}, coarse={"CPU": coarse(5), "a": coarse(9), "b": coarse(9)})
+
+
+ONCE = {"Cast": OpCounts(Range(0))}, {}
+TWICE = {"Cast": OpCounts(Range(1))}, {"grad_nodes": Range(1)}
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "kept"),
+    [
+        (None, ONCE, None, ONCE),
+        (None, None, ONCE, ONCE),
+        (ONCE, TWICE, ONCE, TWICE),
+        (ONCE, ONCE, TWICE, TWICE),
+        (ONCE, None, ONCE, None),
+        (None, ONCE, TWICE, ONCE),
+    ],
+)
+def test_the_calls_in_another_order_are_those_of_the_side_that_changed_them(
+    base: Done | None, ours: Done | None, theirs: Done | None, kept: Done | None
+) -> None:
+    before, one, other, merged = (
+        replace(entry(Cast=2), warm=each or ({}, {}), alone=each or ({}, {})) for each in (base, ours, theirs, kept)
+    )
+    timed = replace(one, coarse={"CPU": coarse(5)})
+    assert Merge().window(WHERE, before, timed, other) == replace(merged, coarse=timed.coarse)
+
+
+def test_calls_in_another_order_do_not_come_with_calls_that_nobody_measured() -> None:
+    base, ours, theirs = (replace(entry(Cast=casts, Add=adds), warm=ONCE) for casts, adds in ((2, 5), (3, 5), (2, 6)))
+    assert Merge().window(WHERE, base, ours, theirs) == entry(Cast=3, Add=6)
+    assert Merge().window(WHERE, entry(Cast=2), entry(Cast=2, Add=1), replace(entry(Cast=2), warm=ONCE)) == entry(
+        Cast=2, Add=1
+    )
+    assert Merge().window(WHERE, base, base, theirs) == theirs
