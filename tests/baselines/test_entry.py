@@ -5,6 +5,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline, entry_of
@@ -236,3 +238,60 @@ def test_an_update_that_counts_nothing_keeps_the_calls_that_were_counted() -> No
 def test_an_update_with_as_many_calls_changes_nothing() -> None:
     base = counted(1000, python="3.12")
     assert base.updated(counted(1005, python="3.12"), HERE, times_changed=False) == base
+
+
+# --- other orders of the same test: a repeat in its process, and a process of its own
+
+RUNS = st.builds(
+    lambda calls, facts: WindowBaseline(
+        {op: OpCounts(Range(number)) for op, number in calls.items()},
+        facts={name: Range(number) for name, number in facts.items()},
+    ),
+    st.dictionaries(st.sampled_from("ABC"), st.integers(1, 3)),
+    st.fixed_dictionaries({"grad_nodes": st.integers(0, 2), "peak_memory": st.integers(0, 2)}),
+)
+
+
+@given(RUNS, RUNS)
+def test_a_run_is_known_again_from_its_differences(first: WindowBaseline, other: WindowBaseline) -> None:
+    ops, facts = first.with_differences(first.differences(other))
+    assert ops == other.ops
+    assert facts == {name: each for name, each in other.all_facts.items() if name in facts}
+    assert facts.keys() >= {"grad_nodes", "peak_memory"}
+    assert first.differences(first) == ({}, {})
+
+
+def test_the_difference_of_a_run_is_its_other_calls_and_facts() -> None:
+    first = WindowBaseline(
+        {"Add": OpCounts(Range(1)), "Exp": OpCounts(Range(2)), "Mul": OpCounts(Range(1, 3, varies=True))},
+        facts=fact("grad_nodes", 3) | fact("peak_memory", 8) | fact("left_behind", 0),
+    )
+    later = WindowBaseline(
+        {"Exp": OpCounts(Range(4)), "Log": OpCounts(Range(1)), "Mul": OpCounts(Range(2))},
+        facts=fact("grad_nodes", 3) | fact("peak_memory", 9) | fact("allocations", 1) | fact("left_behind", 5),
+    )
+    gone = {"Add": OpCounts(Range(0))}
+    # A leak is found by runs of its own; what the first run does not know is not compared.
+    assert first.differences(later) == (
+        gone | {"Exp": OpCounts(Range(4)), "Log": OpCounts(Range(1))},
+        fact("peak_memory", 9),
+    )
+
+
+def test_a_sum_that_follows_from_the_differences_of_the_ops_is_no_difference_of_its_own() -> None:
+    first, later = (WindowBaseline({"Add": OpCounts(Range(calls))}) for calls in (1, 2))
+    assert first.differences(later) == ({"Add": OpCounts(Range(2))}, {})
+    assert first.with_differences(first.differences(later))[1] == {"calls": Range(2)}
+    other = replace(later, facts=fact("calls", 1))
+    assert first.differences(other) == ({"Add": OpCounts(Range(2))}, fact("calls", 1))
+
+
+def test_an_update_keeps_the_other_orders_unless_it_measured_them() -> None:
+    once, alone = ({"Add": OpCounts(Range(0))}, {}), ({}, fact("grad_nodes", 1))
+    old = replace(OLD, warm=once, alone=alone)
+    now = WindowBaseline(OLD.ops, {HERE: runs(11)})
+    assert old.updated(now, HERE, times_changed=False) == old
+    measured = replace(now, warm=({"Log": OpCounts(Range(1))}, {}))
+    assert old.updated(measured, HERE, times_changed=False) == replace(old, warm=measured.warm, alone=({}, {}))
+    of_facts = replace(now, warm=({}, fact("grad_nodes", 2)))
+    assert old.updated(of_facts, HERE, times_changed=False) == replace(old, warm=of_facts.warm, alone=({}, {}))
