@@ -94,6 +94,8 @@ def changes(node: ast.AST) -> Iterator[Change]:
         case ast.IfExp():
             yield lambda: _become(node, node.body)
             yield lambda: _become(node, node.orelse)
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            pass
         case ast.If(test=test):
             yield lambda: setattr(node, "test", ast.Constant(False))
             yield lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), test))

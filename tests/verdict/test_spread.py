@@ -83,7 +83,15 @@ def test_an_op_is_slower_on_a_rank_by_more_than_the_share_and_the_floor(times_ns
 def test_times_of_the_host_where_these_are_asked_for() -> None:
     ranks = [made(SavedOp("a", "Add", device_ns=10**6, host_ns=ns)) for ns in (10**6, 10**7)]
     assert spread(ranks).times == ()
-    assert [row.times_ns for row in spread(ranks, "host").times] == [(10**6, 10**7)]
+    assert [(row.op, row.times_ns) for row in spread(ranks, "host").times] == [("Add", (10**6, 10**7))]
+
+
+def test_of_ops_that_are_slower_the_one_with_the_largest_difference_comes_first() -> None:
+    def rank(**ops_ns: int) -> SavedProfile:
+        return made(*(SavedOp(op, op, device_ns=ns) for op, ns in ops_ns.items()))
+
+    found = spread([rank(Add=10**6, Exp=10**6, Mul=10**6), rank(Add=2 * 10**6, Exp=10**6, Mul=3 * 10**6)])
+    assert [(row.op, row.times_ns) for row in found.times] == [("Mul", (10**6, 3 * 10**6)), ("Add", (10**6, 2 * 10**6))]
 
 
 def did(*times_ns: float, op: str = "AllReduce", group: str | None = "0") -> SavedProfile:
