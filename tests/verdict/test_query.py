@@ -43,6 +43,15 @@ def test_filters_do_not_change_what_a_share_is_of() -> None:
     assert (line.share, line.cumulative_ns) == (0.15, 150)
 
 
+def test_ops_without_any_time_are_told_beside_ops_that_have_one() -> None:
+    static = SavedOp("ones", "Cast", calls=3)
+    assert list(query.untimed(trace(CONV, HOSTED, static, static._replace(op="Copy")))) == [
+        "6 calls have no time and are left out of sums; the first is of Cast"
+    ]
+    assert list(query.untimed(trace(CONV, HOSTED))) == []
+    assert list(query.untimed(trace(static))) == []  # a profile without times
+
+
 def test_rates_are_a_second_and_infinite_where_no_time_passed() -> None:
     (line,) = answer(trace(CONV), Question())
     assert (line.flops, line.bandwidth) == (5e9, 1.25e8)
