@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,20 @@ def test_bytes_are_judged_where_they_are_known_and_refused_where_they_are_not() 
     assert lines(profile, Cast="2 MiB") == ["Cast: bytes moved 3 MiB (budget: 2 MiB)"]
     with pytest.raises(UsageError, match=r"the limit on bytes moved by Add \(2 MiB\) cannot be checked: fake"):
         lines(profile, Add="2 MiB")
+
+
+@pytest.mark.parametrize(
+    ("without", "named"), [("A", "A"), ("ABCDE", "A, B, C, D, E"), ("ABCDEFG", "A, B, C, D, E and 2 more")]
+)
+def test_bytes_of_the_window_are_refused_with_the_ops_that_do_not_report_them(without: str, named: str) -> None:
+    log = EventLog(ENVIRONMENT)
+    log.add(log.name("Cast"), 5, nbytes=8)
+    for raw in without:
+        log.add(log.name(raw), 5)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    message = f"the limit on bytes moved (1 KiB) cannot be checked: fake does not report the bytes of {named} here"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        lines(profile, bytes="1 KiB")
 
 
 def test_flops_and_peak_memory_are_judged_when_they_were_recorded() -> None:
