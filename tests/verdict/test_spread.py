@@ -145,6 +145,19 @@ def test_collectives_of_hccl_are_in_the_order_of_their_numbers() -> None:
     assert found.waited_ns == ((0, 10_000), (20_000, 0))
 
 
+def test_collectives_of_hccl_are_of_the_group_in_their_names() -> None:
+    def rank(group: int, *times_ns: float) -> SavedProfile:
+        ops = (f"hcom_allReduce__{group}_{number}_1" for number, _ in enumerate(times_ns))
+        return made(*(SavedOp(op, "hcom_allReduce_", device_ns=ns) for op, ns in zip(ops, times_ns)))
+
+    found = spread([rank(271, 50_000, 9_000), rank(271, 20_000, 9_000), rank(845, 90_000), rank(845, 10_000)]).waits
+    assert isinstance(found, Waits)
+    assert found.collectives == 3
+    assert found.waited_ns == ((0, 30_000, 0, 0), (0, 0, 0, 0), (0, 0, 0, 80_000), (0, 0, 0, 0))
+    unknown = made(SavedOp("hcom_allReduce__271_0_1", "hcom_allReduce_"))
+    assert spread([unknown, unknown]).waits is None  # nobody timed it
+
+
 @given(st.lists(st.lists(st.integers(0, 10**9), min_size=3, max_size=3), min_size=1, max_size=5))
 def test_nobody_waits_for_itself_and_who_waits_takes_longer(times: list[list[int]]) -> None:
     found = spread([did(*rank) for rank in zip(*times)]).waits
