@@ -134,8 +134,17 @@ sys.addaudithook(lambda event, arguments: _started.append(arguments[0]) if event
 def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure times as if no tracer watched each line, here and in processes that tests start: coverage does."""
     monkeypatch.setattr(recorder, "_is_traced", lambda: False)
-    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"):
+    for name in _COVERAGE:
         monkeypatch.delenv(name, raising=False)
+
+
+_COVERAGE = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+
+@pytest.fixture(autouse=True)
+def _coverage_of_this_suite_sees_the_processes_that_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    if any(name in os.environ for name in _COVERAGE):
+        monkeypatch.setattr(child, "TRACERS", ())
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.errors import BackendError
-from pytest_opprof.processes.child import Child, Command, started, terminated_as_by_ctrl_c
+from pytest_opprof.processes import child
+from pytest_opprof.processes.child import TRACERS, Child, Command, started, terminated_as_by_ctrl_c
 
 
 class Ended:
@@ -151,6 +152,18 @@ def test_one_that_ends_before_it_connects_says_why(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"^a process ended early \(SystemExit: no module\)$"):
         with started([program("import sys; sys.stderr.write('SystemExit: no module'); sys.exit(2)", tmp_path)]):
             pass
+
+
+@pytest.mark.processes
+def test_coverage_does_not_start_in_a_process_that_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "TRACERS", TRACERS)
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "COV_CORE_SOURCE", "COVERAGE_FILE"):
+        monkeypatch.setenv(name, "x")
+    says = (
+        HELLO + "line.sendall(json.dumps([each for each in os.environ if each.startswith('COV')]).encode() + b'\\n')\n"
+    )
+    with started([program(says + "line.recv(9)", tmp_path)]) as (process,):
+        assert process.hear() == ["COVERAGE_FILE"]
 
 
 @pytest.mark.processes
