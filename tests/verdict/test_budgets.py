@@ -310,6 +310,43 @@ def test_any_mark_is_a_budget_or_a_usage_error(limits: dict[str, object]) -> Non
         pass
 
 
+@pytest.mark.parametrize(
+    ("limits", "is_of_time"),
+    [
+        ({}, False),
+        ({"Cast": 5, "peak_memory": "1 MiB"}, False),
+        ({"Cast": "5 us"}, True),
+        ({"Cast": ["10%", 5]}, True),
+        ({"calls": 5, "host_time": "5 ms"}, True),
+        ({"top": ["Cast"]}, True),
+        ({"only": ["Cast"]}, False),
+    ],
+)
+def test_a_budget_limits_time_by_a_time_a_share_or_the_most_expensive_ops(
+    limits: dict[str, object], is_of_time: bool
+) -> None:
+    assert Budget.parse([], limits).limits_time is is_of_time
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_of_time"),
+    [({"Cast": 0}, False), ({"Cast": "1 us"}, True), ({"device_time": "1 us"}, True), ({"top": ["Add"]}, True)],
+)
+def test_a_broken_limit_is_about_time_or_a_count(limits: dict[str, object], is_of_time: bool) -> None:
+    (broken,) = Budget.parse([], limits).check(profile_of([("Cast", 9_000)] * 3 + [("Add", 1)]))
+    assert broken.is_about_time is is_of_time
+
+
+@pytest.mark.parametrize(
+    ("limit", "share", "is_broken"),
+    [(24, 0.5, False), (12, 1.0, False), (8, 1.5, True), (0, None, True), ("4..", None, False), ("13..", None, True)],
+)
+def test_the_use_of_a_limit_is_a_share_of_its_upper_end(limit: object, share: float | None, is_broken: bool) -> None:
+    profile = profile_of([("Cast", 1)] * 12)
+    ((result, broken),) = Budget.parse([], {"Cast": limit}).judged(profile)
+    assert (result.share, result.is_broken, bool(broken), result.used) == (share, is_broken, is_broken, "12")
+
+
 def test_only_takes_ops_whatever_their_dtypes() -> None:
     message = r"op_budget\(only=\['MatMul\[float32\]'\]\): takes op names without dtypes; limit dtypes with"
     with pytest.raises(UsageError, match=message):
