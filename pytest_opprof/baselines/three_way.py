@@ -93,12 +93,12 @@ class Merge:
                 )
             else:
                 python = theirs.python
-        # Times belong to calls: beside other ops they would be misjudged.
-        timed = [side.times if side.ops == ops else {} for side in (before, ours, theirs)]
-        of_orders = next((side for side in (ours, theirs) if side.ops == ops), NOTHING)
+        # Times and the calls in another order belong to calls: beside other ops they would be misjudged.
+        old, one, other = (side if side.ops == ops else NOTHING for side in (before, ours, theirs))
+        of_orders = other if (one.warm, one.alone) == (old.warm, old.alone) else one
         return WindowBaseline(
             ops,
-            by_key(timed[0], timed[1], timed[2], lambda _, before, one, other: one or other),
+            by_key(old.times, one.times, other.times, lambda _, before, one, other: one or other),
             by_key(before.mismatched, ours.mismatched, theirs.mismatched, _of_new_calls),
             facts,
             python,

@@ -19,10 +19,11 @@ from .failure import BROKEN_BASELINE
 _MANY, _OPS = 3, 8
 """Summarise causes from so many failing tests on; at most so many ops."""
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
-_NOTHING = (
-    "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
-    " its end (--opprof-all measures every test)"
+_UNMARKED = (
+    "opprof: nothing was measured: no test has an op_budget or opprof mark or uses the opprof fixture"
+    " (--opprof-all measures every test)"
 )
+_UNFINISHED = "opprof: nothing was measured: no test that is to be measured ran to its end"
 
 
 @dataclass(slots=True)
@@ -82,7 +83,9 @@ class Summary:
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
-        nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
+        nothing = _UNFINISHED if self.marked else _UNMARKED
+        if settings.everything and self.ran:
+            nothing = _nothing_seen(settings.backends)
         said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
         errors = [plural(len(self.errors), "error")] if self.errors else []
         yield ", ".join([said, *self.elsewhere, *errors])
@@ -112,7 +115,7 @@ def _nothing_seen(chosen: Iterable[str] | None) -> str:
         hint = str(error)
     seen = f"{hint}; " if hint else ""
     return (
-        "opprof: nothing was measured: no test ran an op that a backend sees"
+        "opprof: nothing was measured: no test that passed ran an op that a backend sees"
         f" ({seen}opprof backends says which can run here)"
     )
 

@@ -5,15 +5,19 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline, entry_of
 from pytest_opprof.baselines.file_types import KeptTimes
+from pytest_opprof.machine.identity import with_python
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import BODY, WindowNumbers
+from pytest_opprof.verdict.coarse import Coarse
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -236,3 +240,105 @@ def test_an_update_that_counts_nothing_keeps_the_calls_that_were_counted() -> No
 def test_an_update_with_as_many_calls_changes_nothing() -> None:
     base = counted(1000, python="3.12")
     assert base.updated(counted(1005, python="3.12"), HERE, times_changed=False) == base
+
+
+def coarse(ms: int) -> Coarse:
+    return Coarse((ms * 1_000_000,) * 2, (ms * 1_000_000,) * 2)
+
+
+@pytest.mark.parametrize(("ms", "kept"), [(10, 10), (20, 10), (40, 40), (1, 10)])
+def test_an_update_keeps_a_coarse_time_unless_it_has_changed(ms: int, kept: int) -> None:
+    old = replace(OLD, coarse={HERE: coarse(10), "Other": coarse(99)})
+    now = WindowBaseline(OLD.ops, coarse={HERE: coarse(ms), "Third": coarse(5)})
+    after = old.updated(now, HERE, times_changed=False)
+    assert after == replace(old, coarse={HERE: coarse(kept), "Other": coarse(99), "Third": coarse(5)})
+    assert [old.lacks_coarse(HERE, coarse(each)) for each in (10, 40)] == [False, True]
+    assert old.lacks_coarse("Third", coarse(10))
+
+
+def test_an_entry_has_the_coarse_time_of_a_test_of_one_rank_and_the_times_that_were_measured() -> None:
+    numbers = WindowNumbers.of(BODY, profile_of([("Add", 5)]))
+    window = structs.replace(
+        JudgedWindow(numbers).result(HERE, parallel=False, compared=True),
+        coarse=coarse(10),
+        warm=({"Add": OpCounts(Range(0))}, {}),
+        alone=({}, fact("grad_nodes", 1)),
+        processes=runs(10),
+        environment=replace(ENVIRONMENT, ranks=1),
+    )
+    entry = entry_of(window)
+    assert [*entry.coarse.values()] == [coarse(10)]
+    assert entry.coarse.keys() == {with_python(HERE)}
+    assert (entry.warm, entry.alone, entry.times) == (window.warm, window.alone, {HERE: runs(10)})
+    assert entry_of(structs.replace(window, environment=replace(ENVIRONMENT, ranks=2))).coarse == {}
+    bare = entry_of(structs.replace(window, coarse=None, warm=None, alone=None, processes=()))
+    assert (bare.coarse, bare.warm, bare.alone, bare.times) == ({}, ({}, {}), ({}, {}), {})
+
+
+def test_an_update_with_other_calls_of_python_functions_takes_all_that_were_counted_with_them() -> None:
+    old = counted(100, python="3.12")
+    old = replace(old, facts={**old.facts, "collections": Range(1)})
+    now = counted(200, python="3.12", numpy="2.0")
+    now = replace(now, facts={**now.facts, "collections": Range(1), "loop_iterations": Range(5)})
+    after = old.updated(now, HERE, times_changed=False)
+    assert (after.facts, after.python) == (now.facts, now.python)
+    same = replace(now, facts={**now.facts, "python_calls": Range(101)})
+    after = old.updated(same, HERE, times_changed=False)
+    assert (after.facts, after.python) == ({**old.facts, "loop_iterations": Range(5)}, old.python)
+
+
+# --- other orders of the same test: a repeat in its process, and a process of its own
+
+RUNS = st.builds(
+    lambda calls, facts: WindowBaseline(
+        {op: OpCounts(Range(number)) for op, number in calls.items()},
+        facts={name: Range(number) for name, number in facts.items()},
+    ),
+    st.dictionaries(st.sampled_from("ABC"), st.integers(1, 3)),
+    st.fixed_dictionaries({"grad_nodes": st.integers(0, 2), "peak_memory": st.integers(0, 2)}),
+)
+
+
+@given(RUNS, RUNS)
+def test_a_run_is_known_again_from_its_differences(first: WindowBaseline, other: WindowBaseline) -> None:
+    ops, facts = first.with_differences(first.differences(other))
+    assert ops == other.ops
+    assert facts == {name: each for name, each in other.all_facts.items() if name in facts}
+    assert facts.keys() >= {"grad_nodes", "peak_memory"}
+    assert first.differences(first) == ({}, {})
+
+
+def test_the_difference_of_a_run_is_its_other_calls_and_facts() -> None:
+    first = WindowBaseline(
+        {"Add": OpCounts(Range(1)), "Exp": OpCounts(Range(2)), "Mul": OpCounts(Range(1, 3, varies=True))},
+        facts=fact("grad_nodes", 3) | fact("peak_memory", 8) | fact("left_behind", 0),
+    )
+    later = WindowBaseline(
+        {"Exp": OpCounts(Range(4)), "Log": OpCounts(Range(1)), "Mul": OpCounts(Range(2))},
+        facts=fact("grad_nodes", 3) | fact("peak_memory", 9) | fact("allocations", 1) | fact("left_behind", 5),
+    )
+    gone = {"Add": OpCounts(Range(0))}
+    # A leak is found by runs of its own; what the first run does not know is not compared.
+    assert first.differences(later) == (
+        gone | {"Exp": OpCounts(Range(4)), "Log": OpCounts(Range(1))},
+        fact("peak_memory", 9),
+    )
+
+
+def test_a_sum_that_follows_from_the_differences_of_the_ops_is_no_difference_of_its_own() -> None:
+    first, later = (WindowBaseline({"Add": OpCounts(Range(calls))}) for calls in (1, 2))
+    assert first.differences(later) == ({"Add": OpCounts(Range(2))}, {})
+    assert first.with_differences(first.differences(later))[1] == {"calls": Range(2)}
+    other = replace(later, facts=fact("calls", 1))
+    assert first.differences(other) == ({"Add": OpCounts(Range(2))}, fact("calls", 1))
+
+
+def test_an_update_keeps_the_other_orders_unless_it_measured_them() -> None:
+    once, alone = ({"Add": OpCounts(Range(0))}, {}), ({}, fact("grad_nodes", 1))
+    old = replace(OLD, warm=once, alone=alone)
+    now = WindowBaseline(OLD.ops, {HERE: runs(11)})
+    assert old.updated(now, HERE, times_changed=False) == old
+    measured = replace(now, warm=({"Log": OpCounts(Range(1))}, {}))
+    assert old.updated(measured, HERE, times_changed=False) == replace(old, warm=measured.warm, alone=({}, {}))
+    of_facts = replace(now, warm=({}, fact("grad_nodes", 2)))
+    assert old.updated(of_facts, HERE, times_changed=False) == replace(old, warm=of_facts.warm, alone=({}, {}))

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.file_types import KeptTimes
 from pytest_opprof.baselines.three_way import Merge, by_key
-from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.verdict.coarse import Coarse
@@ -106,3 +109,111 @@ def test_of_two_coarse_times_the_stricter_stays() -> None:
     )
     found = Merge().window(WHERE, None, ours, theirs)
     assert found == WindowBaseline({}, coarse={"CPU": coarse(5), "a": coarse(9), "b": coarse(9)})
+
+
+ONCE = {"Cast": OpCounts(Range(0))}, {}
+TWICE = {"Cast": OpCounts(Range(1))}, {"grad_nodes": Range(1)}
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "kept"),
+    [
+        (None, ONCE, None, ONCE),
+        (None, None, ONCE, ONCE),
+        (ONCE, TWICE, ONCE, TWICE),
+        (ONCE, ONCE, TWICE, TWICE),
+        (ONCE, None, ONCE, None),
+        (None, ONCE, TWICE, ONCE),
+    ],
+)
+def test_the_calls_in_another_order_are_those_of_the_side_that_changed_them(
+    base: Done | None, ours: Done | None, theirs: Done | None, kept: Done | None
+) -> None:
+    before, one, other, merged = (
+        replace(entry(Cast=2), warm=each or ({}, {}), alone=each or ({}, {})) for each in (base, ours, theirs, kept)
+    )
+    timed = replace(one, coarse={"CPU": coarse(5)})
+    assert Merge().window(WHERE, before, timed, other) == replace(merged, coarse=timed.coarse)
+
+
+def test_calls_in_another_order_do_not_come_with_calls_that_nobody_measured() -> None:
+    base, ours, theirs = (replace(entry(Cast=casts, Add=adds), warm=ONCE) for casts, adds in ((2, 5), (3, 5), (2, 6)))
+    assert Merge().window(WHERE, base, ours, theirs) == entry(Cast=3, Add=6)
+    assert Merge().window(WHERE, entry(Cast=2), entry(Cast=2, Add=1), replace(entry(Cast=2), warm=ONCE)) == entry(
+        Cast=2, Add=1
+    )
+    assert Merge().window(WHERE, base, base, theirs) == theirs
+
+
+ONE, OTHER = {"python": "3.11"}, {"python": "3.12"}
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "kept", "conflicts"),
+    [
+        (ONE, ONE, OTHER, OTHER, 0),
+        (ONE, OTHER, ONE, OTHER, 0),
+        (ONE, OTHER, OTHER, OTHER, 0),
+        ({}, ONE, OTHER, ONE, 1),
+        ({}, {}, OTHER, OTHER, 0),
+    ],
+)
+def test_the_versions_of_calls_of_python_functions_are_those_of_the_side_that_changed_them(
+    base: dict[str, str], ours: dict[str, str], theirs: dict[str, str], kept: dict[str, str], conflicts: int
+) -> None:
+    merge = Merge()
+    found = merge.window(WHERE, *(WindowBaseline({}, python=each) for each in (base, ours, theirs)))
+    assert found == WindowBaseline({}, python=kept)
+    assert len(merge.conflicts.get(WHERE, [])) == conflicts
+
+
+def test_entries_of_ranks_that_both_sides_left_alone_are_no_conflict() -> None:
+    ranks = {"0": entry(Cast=2), "1": entry(Cast=3)}
+    base, ours = (replace(entry(Cast=2), ranks=ranks, coarse={"CPU": coarse(ms)}) for ms in (5, 6))
+    theirs = replace(base, coarse={"CPU": coarse(7)})
+    merge = Merge()
+    assert merge.window(WHERE, base, ours, theirs) == ours
+    assert merge.conflicts == {}
+    for before, one, other in (
+        (base, ours, replace(theirs, ops=entry(Cast=4).ops)),
+        (base, entry(Cast=2), theirs),
+        (entry(Cast=2), entry(Cast=2), theirs),
+    ):
+        merge = Merge()
+        assert merge.window(WHERE, before, one, other) == one
+        assert len(merge.conflicts[WHERE]) == 1
+
+
+def test_each_conflict_of_a_window_is_told_with_the_names_of_the_sides() -> None:
+    merge = Merge("in main", "in topic")
+    merge.window(WHERE, entry(Cast=2, Add=2), entry(Cast=3, Add=3), entry(Cast=4, Add=4))
+    assert merge.conflicts == {
+        WHERE: [
+            "calls of Cast: 3 in main, 4 in topic (before: 2); kept 3",
+            "calls of Add: 3 in main, 4 in topic (before: 2); kept 3",
+        ]
+    }
+    merge.window(WHERE, entry(), None, entry(Cast=1))
+    assert merge.conflicts[WHERE][2:] == ["its baseline was removed in main and changed in topic; kept"]
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "kept"),
+    [
+        ("a", "a", "b", "b"),
+        ("a", "b", "a", "b"),
+        ("a", "b", "c", "b"),
+        (None, "b", "c", "b"),
+        (None, None, "c", "c"),
+    ],
+)
+def test_kept_times_are_those_of_changed_calls(
+    base: str | None, ours: str | None, theirs: str | None, kept: str
+) -> None:
+    def kept_times(calls: str | None, ns: float) -> WindowBaseline:
+        return WindowBaseline({}, mismatched={"CPU": KeptTimes(calls, {}, 1, [[ns]])} if calls else {})
+
+    # Each side has times of its own, so that no side is the base.
+    found = Merge().window(WHERE, kept_times(base, 1), kept_times(ours, 2), kept_times(theirs, 3))
+    assert found is not None
+    assert found.mismatched["CPU"].calls_digest == kept

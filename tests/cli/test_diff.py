@@ -386,6 +386,7 @@ def test_rounds_that_do_not_fit_are_one_error(tmp_path: Path, capsys: pytest.Cap
     assert "t.py::a: body: op 'MatMul' does not have a number for each of 10 rounds" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["base", "now"])
 def test_a_run_whose_gpu_was_throttled_is_no_evidence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], side: str

@@ -101,6 +101,7 @@ def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
     assert accept in run.printed[1]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Path) -> None:
     Run(model, 2, ("--opprof-update",))

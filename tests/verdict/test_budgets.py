@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +91,20 @@ def test_bytes_are_judged_where_they_are_known_and_refused_where_they_are_not() 
     assert lines(profile, Cast="2 MiB") == ["Cast: bytes moved 3 MiB (budget: 2 MiB)"]
     with pytest.raises(UsageError, match=r"the limit on bytes moved by Add \(2 MiB\) cannot be checked: fake"):
         lines(profile, Add="2 MiB")
+
+
+@pytest.mark.parametrize(
+    ("without", "named"), [("A", "A"), ("ABCDE", "A, B, C, D, E"), ("ABCDEFG", "A, B, C, D, E and 2 more")]
+)
+def test_bytes_of_the_window_are_refused_with_the_ops_that_do_not_report_them(without: str, named: str) -> None:
+    log = EventLog(ENVIRONMENT)
+    log.add(log.name("Cast"), 5, nbytes=8)
+    for raw in without:
+        log.add(log.name(raw), 5)
+    profile = assemble([(log.freeze(), {0: 0})], [1])
+    message = f"the limit on bytes moved (1 KiB) cannot be checked: fake does not report the bytes of {named} here"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        lines(profile, bytes="1 KiB")
 
 
 def test_flops_and_peak_memory_are_judged_when_they_were_recorded() -> None:
@@ -292,6 +308,43 @@ def test_any_mark_is_a_budget_or_a_usage_error(limits: dict[str, object]) -> Non
         Budget.parse([], limits)
     except UsageError:
         pass
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_of_time"),
+    [
+        ({}, False),
+        ({"Cast": 5, "peak_memory": "1 MiB"}, False),
+        ({"Cast": "5 us"}, True),
+        ({"Cast": ["10%", 5]}, True),
+        ({"calls": 5, "host_time": "5 ms"}, True),
+        ({"top": ["Cast"]}, True),
+        ({"only": ["Cast"]}, False),
+    ],
+)
+def test_a_budget_limits_time_by_a_time_a_share_or_the_most_expensive_ops(
+    limits: dict[str, object], is_of_time: bool
+) -> None:
+    assert Budget.parse([], limits).limits_time is is_of_time
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_of_time"),
+    [({"Cast": 0}, False), ({"Cast": "1 us"}, True), ({"device_time": "1 us"}, True), ({"top": ["Add"]}, True)],
+)
+def test_a_broken_limit_is_about_time_or_a_count(limits: dict[str, object], is_of_time: bool) -> None:
+    (broken,) = Budget.parse([], limits).check(profile_of([("Cast", 9_000)] * 3 + [("Add", 1)]))
+    assert broken.is_about_time is is_of_time
+
+
+@pytest.mark.parametrize(
+    ("limit", "share", "is_broken"),
+    [(24, 0.5, False), (12, 1.0, False), (8, 1.5, True), (0, None, True), ("4..", None, False), ("13..", None, True)],
+)
+def test_the_use_of_a_limit_is_a_share_of_its_upper_end(limit: object, share: float | None, is_broken: bool) -> None:
+    profile = profile_of([("Cast", 1)] * 12)
+    ((result, broken),) = Budget.parse([], {"Cast": limit}).judged(profile)
+    assert (result.share, result.is_broken, bool(broken), result.used) == (share, is_broken, is_broken, "12")
 
 
 def test_only_takes_ops_whatever_their_dtypes() -> None:

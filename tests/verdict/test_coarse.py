@@ -10,11 +10,13 @@ from pytest_opprof.verdict.coarse import (
     CPU,
     WALL,
     Coarse,
+    as_before,
     base_for,
     differs,
     is_split_only,
     rounded,
     slower,
+    slower_despite_tracer,
     together,
     where,
 )
@@ -65,6 +67,8 @@ def test_wall_time_that_cpu_time_explains_is_no_wait() -> None:
     """A baseline in 16 threads took 30 ms of wall time for 480 ms of CPU time, which one thread takes one by one."""
     assert slower(took(480, 30), took(480, 490), wall=True) is None
     assert slower(took(480, 30), took(480, 700), wall=True) is not None
+    assert slower(took(480, 30), took(480, 530), wall=True) is None
+    assert slower(took(480, 30), took(480, 531), wall=True) is not None
 
 
 def test_the_least_of_the_processes_counts_on_both_sides() -> None:
@@ -82,6 +86,16 @@ def test_a_test_that_does_other_work_in_some_processes_is_judged_by_the_most_and
     assert not is_split_only(base, took(40))
     assert slower(base, took(171), wall=False) is not None
     assert took(30, most=40).split == ""
+    assert is_split_only(base, took(151), elsewhere=True)
+    assert not is_split_only(base, took(150), elsewhere=True)
+    assert not is_split_only(base, took(501), elsewhere=True)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "is_split"), [(10, 25, False), (10, 26, True), (100, 170, False), (100, 171, True)]
+)
+def test_processes_differ_by_more_than_the_factor_and_the_floor_or_agree(least: int, most: int, is_split: bool) -> None:
+    assert bool(took(least, most=most).split) is is_split
 
 
 def test_another_machine_has_a_looser_limit_and_the_slowest_of_them_counts() -> None:
@@ -107,10 +121,13 @@ def test_the_finding_names_the_revision_that_it_is_compared_with() -> None:
     ("in_ops", "wall", "said"),
     [
         (40, 100, "the time is between ops"),
+        (50, 100, "50% of it is in ops"),
+        (1, 2, "50% of it is in ops"),
         (83, 100, "83% of it is in ops"),
         (120, 100, "100% of it is in ops"),
         (None, 100, ""),
         (1, 0, ""),
+        (1, 1, "100% of it is in ops"),
     ],
 )
 def test_where_the_time_is(in_ops: int | None, wall: int, said: str) -> None:
@@ -125,6 +142,35 @@ def test_one_process_takes_the_mean_of_its_rounds_and_says_if_other_threads_took
     assert in_threads is not None
     assert in_threads.threaded
     assert Coarse.of([], [], [MS]) is None  # where a tracer watches each line nothing is timed
+    assert Coarse.of([MS], [MS], []) is None
+    assert Coarse.of([MS], [MS], [MS, MS]) is None
+    assert Coarse.of([], [], []) is None
+
+
+@pytest.mark.parametrize(
+    ("cpu", "thread", "threaded"), [(100, 90, False), (100, 89, True), (10, 8, False), (10, 7.9, True)]
+)
+def test_other_threads_took_part_from_a_tenth_of_the_time_and_2_ms_on(
+    cpu: float, thread: float, threaded: bool
+) -> None:
+    found = Coarse.of([int(cpu * MS)], [int(thread * MS)], [int(cpu * MS)])
+    assert found is not None
+    assert found.threaded is threaded
+    assert together([took(1), found, took(2)]).threaded is threaded
+
+
+def test_beside_a_tracer_the_mean_wall_time_of_the_rounds_has_the_limit_of_another_machine() -> None:
+    base = took(900, 40)
+    assert slower_despite_tracer(base, [150 * MS, 250 * MS]) is None
+    over = slower_despite_tracer(base, [10 * MS, 410 * MS])
+    assert over is not None
+    assert over.line() == "wall time: 210 ms (baseline: 40 ms), x5.25"
+
+
+def test_calls_without_extra_time_are_told_from_5_ms_on() -> None:
+    assert as_before(took(12), took(13), "HEAD~1") == "CPU time: 13 ms (HEAD~1: 12 ms), within its limit"
+    assert as_before(took(5), took(0), "baseline") == "CPU time: below 100 us (baseline: 5 ms), within its limit"
+    assert as_before(took(4.9, 90), took(4.9), "baseline") == ""
 
 
 def test_wall_time_is_at_least_what_the_thread_worked() -> None:

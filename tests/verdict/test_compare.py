@@ -11,10 +11,20 @@ from msgspec import structs
 from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
-from pytest_opprof.verdict.compare import VARIES, Diff, compare, excuse, unseen, without_first_uses
+from pytest_opprof.verdict.coarse import Slower
+from pytest_opprof.verdict.compare import (
+    FIRST_USE,
+    VARIES,
+    Diff,
+    compare,
+    compare_counts_first,
+    excuse,
+    unseen,
+    without_first_uses,
+)
 from pytest_opprof.verdict.facts import amount
 from pytest_opprof.verdict.pair_rule import judge_pairs
-from pytest_opprof.verdict.quantities import SUMS
+from pytest_opprof.verdict.quantities import CPU_TIME, SUMS
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
@@ -203,6 +213,61 @@ def test_a_change_of_the_top_ops_is_told() -> None:
     now: Table = {"A": (1, 300), "B": (1, 110), "C": (1, 120)}
     assert diff(base, now).top_change == "top 2 ops by device time: A, C (baseline: A, B)"
     assert diff(base, base).top_change == ""
+    calls = counted(base)
+    shown = unjudged("in parallel", timed(now), timed(base))
+    assert compare(calls, calls, shown, LIMITS, top=2).top_change == ""
+    noisy = replace(judge(timed(base, 3), timed(now), Rule(LIMITS)), verdict=Verdict.NOISY)
+    assert compare(calls, calls, noisy, LIMITS, top=2).top_change == ""
+    assert compare(calls, calls, replace(noisy, verdict=Verdict.OK, base=None), LIMITS, top=2).top_change == ""
+
+
+def test_a_total_that_is_too_noisy_for_a_verdict_is_shown() -> None:
+    base, now = timed({"A": (1, 400)}, 3), timed({"A": (1, 900)})
+    for verdict, shown in (
+        (Verdict.NOISY, "device time: 400 us -> 900 us (+125%)"),
+        (Verdict.OK, ""),
+        (Verdict.INCOMPARABLE, ""),
+    ):
+        timing = replace(unjudged("", now, base), verdict=verdict)
+        assert compare({}, {}, timing, LIMITS).seen == shown
+    assert compare({}, {}, TimingVerdict(Verdict.NOISY), LIMITS).seen == ""
+
+
+@pytest.mark.parametrize(
+    ("processes", "clean", "said"),
+    [
+        (1, 1, ""),
+        (6, 0, ", in 6 processes"),
+        (6, 5, ", in 6 processes, 5 of them undisturbed"),
+        (6, 6, ", in 6 processes"),
+    ],
+)
+def test_a_slower_time_says_how_many_of_the_processes_were_undisturbed(processes: int, clean: int, said: str) -> None:
+    timing = replace(judge(timed({"A": (1, 400)}, 3), timed({"A": (1, 900)}), Rule(LIMITS)), ops={})
+    found = compare({}, {}, replace(timing, processes=processes, clean=clean), LIMITS)
+    assert findings(found)[0] == f"device time: 400 us -> 900 us (+125%), limit 13%{said}"
+
+
+def test_a_slower_coarse_time_comes_after_what_does_more_and_before_the_rest() -> None:
+    found = diff({"Add": (1, 0), "Exp": (2, 0)}, {"Add": (2, 0), "Exp": (1, 0)})
+    found = found.with_slower(CPU_TIME, Slower(CPU_TIME, 12_000_000, 3_900_000_000).work("1 op does more"))
+    assert [row.op for row in found.rows] == ["Add", CPU_TIME, "Exp"]
+    assert findings(found) == ["Add: 2 calls (baseline: 1)", "CPU time: 3.9 s (baseline: 12 ms), x325; 1 op does more"]
+    assert [each.short for each in found.findings()] == ["Add 1 -> 2", "CPU time 12 ms -> 3.9 s"]
+
+
+def test_calls_that_do_more_are_not_called_slower_as_well() -> None:
+    timing = judge(timed({"Add": (1, 400)}, 3), timed({"Add": (1, 900)}, 6), Rule(LIMITS))
+    assert timing.verdict is Verdict.SLOWER
+    same, more, fewer = ({"Add": OpCounts(Range(calls))} for calls in (2, 3, 1))
+    found = compare_counts_first(same, more, timing, LIMITS, then="HEAD~1")
+    assert findings(found) == ["Add: 3 calls (HEAD~1: 2)"]
+    assert (found.times, found.total.verdict) == ("its calls changed", Verdict.INCOMPARABLE)
+    assert (found.total.base_ns, found.total.now_ns) == (400_000, 900_000)
+    for now in (same, fewer):
+        assert compare_counts_first(same, now, timing, LIMITS).total.verdict is Verdict.SLOWER
+    noisy = replace(timing, verdict=Verdict.NOISY, why="2 rounds waited")
+    assert compare_counts_first(same, more, noisy, LIMITS).times == "2 rounds waited"
 
 
 # --- a slower whole, and which ops are to blame
@@ -228,6 +293,17 @@ def test_a_slower_whole_names_the_ops_that_made_half_of_it() -> None:
         "  of that 60 us in device time of B: 300 us -> 360 us (+20%)",
     ]
     assert found.verdict is Verdict.SLOWER
+
+
+def test_at_most_three_ops_are_blamed_for_a_slower_whole_and_none_that_became_faster() -> None:
+    base: Table = dict.fromkeys("ABCDEFGH", (1, 100))
+    now: Table = dict.fromkeys("ABCDEFG", (1, 120)) | {"H": (1, 90)}
+    assert [row.op for row in whole(base, now, 800, 930).culprits] == ["A", "B", "C"]
+    few: Table = {"A": (1, 300), "B": (1, 300)}
+    half: Table = {"A": (1, 340), "B": (1, 330)}
+    assert [row.op for row in whole(few, half, 1_000, 1_140).culprits] == [OUTSIDE]
+    assert [row.op for row in whole(few, half, 1_000, 1_138).culprits] == [OUTSIDE, "A"]
+    assert whole(base, base, 1_000, 1_000).culprits == []
 
 
 def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
@@ -327,6 +403,38 @@ def test_calls_down_to_those_of_a_repeat_of_the_baseline_are_no_improvement(now:
     beside = compare(called(Memset=6)[0], called(Memset=now)[0], unjudged("", ()), STORED)
     found = without_first_uses(beside, called(Memset=4), called(Memset=now))
     assert bool([*found.improvements()]) is is_better
+
+
+def test_an_op_of_a_first_use_is_shown_as_such_and_others_stay_improvements() -> None:
+    base, now = called(Memset=6, Add=3, Exp=1, Log=1), called(Memset=5, Add=2, Log=2)
+    beside = compare(base[0], now[0], unjudged("", ()), STORED)
+    found = without_first_uses(beside, called(Memset=4, Add=3, Exp=1, Log=1), now)
+    assert {row.op: (row.verdict, row.why) for row in found.rows} == {
+        "Memset": (Verdict.OK, FIRST_USE),
+        "Add": (Verdict.FEWER, ""),
+        "Exp": (Verdict.GONE, ""),
+        "Log": (Verdict.MORE, ""),
+    }
+    assert without_first_uses(beside, base, now) is beside
+
+
+def test_a_faster_op_is_faster_though_a_repeat_of_the_baseline_makes_other_calls() -> None:
+    calls = called(Add=2)
+    beside = compare(calls[0], calls[0], judge(timed({"Add": (1, 900)}, 3), timed({"Add": (1, 400)}, 6)), LIMITS)
+    found = without_first_uses(beside, called(Add=1), calls)
+    assert [(row.op, row.verdict) for row in found.rows] == [("Add", Verdict.FASTER)]
+
+
+def test_facts_down_to_those_of_a_repeat_of_the_baseline_are_no_improvement() -> None:
+    def nodes(number: int) -> Done:
+        return {"Add": OpCounts(Range(1))}, {"grad_nodes": Range(number)}
+
+    def improved(now: Done) -> list[str]:
+        beside = compare(*(each[0] for each in (nodes(6), now)), unjudged("", ()), STORED, facts=(nodes(6)[1], now[1]))
+        return [*without_first_uses(beside, nodes(4), now).improvements()]
+
+    assert improved(nodes(4)) == []
+    assert improved(nodes(3)) == ["ops recorded for backward: 3 (baseline: 6)"]
 
 
 def test_what_is_wider_in_a_fresh_process_too_is_not_excused_with_the_calls_that_are_not() -> None:
@@ -538,3 +646,39 @@ def test_a_change_of_an_op_that_passes_has_its_reason_in_numbers(
 ) -> None:
     whole = 120_000
     assert STORED.excuse("Add", Times(whole, before), Times(whole, after), between) == said
+
+
+def test_more_calls_name_the_dtypes_of_those_and_other_changes_the_change_of_work() -> None:
+    def casts(calls: int, dtype: str, nbytes: int = 8_000) -> OpCounts:
+        return OpCounts(Range(calls), dtypes={dtype: Range(calls, calls)}, bytes=Range(nbytes, nbytes))
+
+    base = {"Add": casts(2, "float32"), "Exp": casts(2, "float32"), "Mul": casts(3, "float32"), "Log": casts(1, "int8")}
+    now = {"Add": casts(4, "float32"), "Exp": casts(2, "float64"), "Mul": casts(2, "float32", 6_000)}
+    now["Sin"] = casts(1, "float32")
+    rows = {row.op: row for row in compare(base, now, unjudged("", ()), STORED).rows}
+    assert {op: row.changed_work for op, row in rows.items()} == {
+        "Add": "+2 float32",
+        "Exp": "float32 -> float64",
+        "Mul": "bytes x0.75",
+        "Log": "",
+        "Sin": "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "factor"),
+    [
+        (done(1, 1_000, 100), done(1, 3_000, 200), 3.0),
+        (done(1, 1_000, 100), done(1, 1_000, 700), 7.0),
+        (done(1, None, 100), done(1, 9_000, 200), 2.0),
+        (done(1, 0), done(1, 5), 5.0),
+        (done(1), done(1), 1.0),
+        (done(1, 5_000), None, 1.0),
+    ],
+)
+def test_the_growth_of_an_ops_work_is_that_of_what_grew_more(
+    before: OpCounts, after: OpCounts | None, factor: float
+) -> None:
+    base, now = {"Add": before}, {"Add": after} if after else {}
+    (row,) = compare(base, now, unjudged("", ()), STORED).rows
+    assert row.work_factor == factor

@@ -90,6 +90,34 @@ def test_a_function_means_what_counts_under_another_name() -> None:
     assert counted_as("json.dumps", PythonCalls()) == {json.dumps.__module__ + ".dumps"}
     assert counted_as("json.dmps", PythonCalls()) == set()
     assert counted_as("no_such_package.f", PythonCalls()) == set()
+    assert counted_as("json.loads", PythonCalls(functions={"json.loads": 3, "json.dumps": 1})) == {"json.loads"}
+    assert counted_as("made.f", PythonCalls(functions={"made.f": 1})) == {"made.f"}  # of a module that is gone
+
+
+def test_a_glob_means_the_functions_that_ran_or_else_an_installed_package() -> None:
+    counted = PythonCalls(functions={"json.loads": 3, "json.dumps": 1, "made.f": 1})
+    assert counted_as("json.*", counted) == {"json.loads", "json.dumps"}
+    assert counted_as("json.d*", counted) == {"json.dumps"}
+    assert counted_as("csv.*", counted) == {"csv.*"}
+    assert counted_as("no_such_package.*", counted) == set()
+
+
+def test_a_function_that_did_not_run_is_within_its_limit_if_it_is_known() -> None:
+    assert broken(ops={"python:json.dumps": 5}) == []
+    assert broken(ops={"python:csv.*": 5}) == []
+    assert broken(ops={"python:json.dumps": "1.."}) == ["python:json.dumps: 0 calls (budget: 1..)"]
+    for limit in (0, 5):
+        with pytest.raises(UsageError, match=r"unknown function 'python:no_such_package\.f': .* has it\.$"):
+            broken(ops={"python:no_such_package.f": limit})
+    with pytest.raises(UsageError, match=r"did you mean 'json\.loads'\?"):
+        broken(ops={"python:json.laods": 5})
+
+
+def test_what_cannot_be_checked_names_the_limit() -> None:
+    with pytest.raises(UsageError, match=r"limit on calls of Python functions \(7\) .*: only a test that runs counts"):
+        broken(None, python_calls=7)
+    with pytest.raises(UsageError, match=r"limit on calls of python:json\.loads \(7\) .*: the body cannot run twice"):
+        broken(PythonCalls(uncounted="the body cannot run twice"), ops={"python:json.loads": 7})
 
 
 def verdicts(base: dict[str, int], now: dict[str, int]) -> dict[str, Verdict]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.saved import SavedOp, SavedProfile, Whole
+from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile, Whole
 from pytest_opprof.verdict import query
 from pytest_opprof.verdict.query import answer
 from pytest_opprof.verdict.question import COLUMNS, Line, Question, in_steps, ordering
@@ -41,6 +42,15 @@ def test_the_most_expensive_comes_first_and_the_cumulative_time_runs_down_the_ro
 def test_filters_do_not_change_what_a_share_is_of() -> None:
     (line,) = answer(trace(CONV, CAST, COPY), Question(types=("Cast",)))
     assert (line.share, line.cumulative_ns) == (0.15, 150)
+
+
+def test_ops_without_any_time_are_told_beside_ops_that_have_one() -> None:
+    static = SavedOp("ones", "Cast", calls=3)
+    assert list(query.untimed(trace(CONV, HOSTED, static, static._replace(op="Copy")))) == [
+        "6 calls have no time and are left out of sums; the first is of Cast"
+    ]
+    assert list(query.untimed(trace(CONV, HOSTED))) == []
+    assert list(query.untimed(trace(static))) == []  # a profile without times
 
 
 def test_rates_are_a_second_and_infinite_where_no_time_passed() -> None:
@@ -318,6 +328,36 @@ def test_rows_add_up_to_what_is_said_to_be_selected_whatever_is_asked(side: Any,
             selected = query.selection(profile, question)
             assert sum(line.time_ns or 0 for line in lines) == sum(line.time_ns or 0 for line in selected)
             assert sum(line.calls for line in lines) == sum(line.calls for line in selected)
+
+
+LAUNCHED = replace(
+    trace(SavedOp("aten::mm", "aten::mm", op="MatMul", device_ns=70), SavedOp("aten::to", "aten::to", op="Cast")),
+    kernels=(
+        SavedKernel("gemm", "aten::mm", step=0, calls=2, device_ns=30),
+        SavedKernel("copy", "aten::to", step=0, calls=1, device_ns=40),
+        SavedKernel("gemm", "aten::mm", step=1, calls=3, device_ns=35),
+        SavedKernel("gemm", "unknown", step=1, calls=1, device_ns=5),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, [("gemm", "aten::mm", 5, 65), ("copy", "aten::to", 1, 40), ("gemm", "unknown", 1, 5)]),
+        ({"name": re.compile("^co")}, [("copy", "aten::to", 1, 40)]),
+        ({"types": ["MatMul"]}, [("gemm", "aten::mm", 5, 65)]),
+        ({"types": ["aten::to", "unknown"]}, [("copy", "aten::to", 1, 40), ("gemm", "unknown", 1, 5)]),
+        ({"types": ["MatMul"], "name": re.compile("copy")}, []),
+    ],
+)
+def test_kernels_are_joined_over_steps_the_most_expensive_first(asked: Any, found: list[object]) -> None:
+    kernels = query.kernels(LAUNCHED, **asked)
+    assert [(each.name, each.launched_by, each.calls, each.device_ns) for each in kernels] == found
+
+
+def test_ops_that_launch_kernels_come_by_their_cost_and_under_their_canonical_name() -> None:
+    assert query.launching(LAUNCHED) == ["MatMul", "Cast", "unknown"]
 
 
 def test_a_profile_without_kernels_has_no_ops_that_launch_some() -> None:

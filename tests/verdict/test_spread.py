@@ -83,7 +83,15 @@ def test_an_op_is_slower_on_a_rank_by_more_than_the_share_and_the_floor(times_ns
 def test_times_of_the_host_where_these_are_asked_for() -> None:
     ranks = [made(SavedOp("a", "Add", device_ns=10**6, host_ns=ns)) for ns in (10**6, 10**7)]
     assert spread(ranks).times == ()
-    assert [row.times_ns for row in spread(ranks, "host").times] == [(10**6, 10**7)]
+    assert [(row.op, row.times_ns) for row in spread(ranks, "host").times] == [("Add", (10**6, 10**7))]
+
+
+def test_of_ops_that_are_slower_the_one_with_the_largest_difference_comes_first() -> None:
+    def rank(**ops_ns: int) -> SavedProfile:
+        return made(*(SavedOp(op, op, device_ns=ns) for op, ns in ops_ns.items()))
+
+    found = spread([rank(Add=10**6, Exp=10**6, Mul=10**6), rank(Add=2 * 10**6, Exp=10**6, Mul=3 * 10**6)])
+    assert [(row.op, row.times_ns) for row in found.times] == [("Mul", (10**6, 3 * 10**6)), ("Add", (10**6, 2 * 10**6))]
 
 
 def did(*times_ns: float, op: str = "AllReduce", group: str | None = "0") -> SavedProfile:
@@ -135,6 +143,19 @@ def test_collectives_of_hccl_are_in_the_order_of_their_numbers() -> None:
     ).waits
     assert isinstance(found, Waits)
     assert found.waited_ns == ((0, 10_000), (20_000, 0))
+
+
+def test_collectives_of_hccl_are_of_the_group_in_their_names() -> None:
+    def rank(group: int, *times_ns: float) -> SavedProfile:
+        ops = (f"hcom_allReduce__{group}_{number}_1" for number, _ in enumerate(times_ns))
+        return made(*(SavedOp(op, "hcom_allReduce_", device_ns=ns) for op, ns in zip(ops, times_ns)))
+
+    found = spread([rank(271, 50_000, 9_000), rank(271, 20_000, 9_000), rank(845, 90_000), rank(845, 10_000)]).waits
+    assert isinstance(found, Waits)
+    assert found.collectives == 3
+    assert found.waited_ns == ((0, 30_000, 0, 0), (0, 0, 0, 0), (0, 0, 0, 80_000), (0, 0, 0, 0))
+    unknown = made(SavedOp("hcom_allReduce__271_0_1", "hcom_allReduce_"))
+    assert spread([unknown, unknown]).waits is None  # nobody timed it
 
 
 @given(st.lists(st.lists(st.integers(0, 10**9), min_size=3, max_size=3), min_size=1, max_size=5))
