@@ -11,7 +11,7 @@ from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.budgets import WINDOW_KEYS
 from pytest_opprof.verdict.compare import Diff, compare, compare_counts_first
 from pytest_opprof.verdict.facts import compared
-from pytest_opprof.verdict.quantities import FACTS
+from pytest_opprof.verdict.quantities import FACTS, SUMS
 from pytest_opprof.verdict.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Verdict
@@ -160,6 +160,38 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
     assert [(row.work.text, row.why) for row in found.rows if row.op == "peak_memory"] == [
         ("1 MiB -> 9 MiB", "by its ops")
     ]
+
+
+def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_findings_of_their_own() -> None:
+    facts = [name for name in FACTS if name not in SUMS]
+    before, after = ({name: Range(amount) for name in facts} for amount in (MIB, 9 * MIB))
+    timing = unjudged("one round", [])
+    found = compare(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(before, after))
+    assert {row.op for row in found.rows if row.why == "by its ops"} == {
+        "launches",
+        "peak_memory",
+        "host_memory",
+        "held_memory",
+        "allocations",
+    }
+    assert [row.op for row in found.rows if row.why == "by its calls"] == ["loop_iterations"]
+    assert {row.op for row in found.worse} == {
+        *("Add", "python_calls", "collections", "recompilations", "program_ops", "grad_nodes"),
+        *("temporary_memory", "left_behind", "leaked_memory"),
+    }
+    # Less memory beside an op that does more is less memory.
+    less = compare(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(after, before))
+    assert "less memory" in {row.word for row in less.rows if row.op == "peak_memory"}
+    # Alone they are findings.
+    alone = diff({"allocations": Range(1), "launches": Range(1)}, {"allocations": Range(2), "launches": Range(2)})
+    assert [row.op for row in alone.worse] == ["launches", "allocations"]
+
+
+def test_memory_that_each_round_holds_is_told_once() -> None:
+    held = {"held_memory": Range(MIB), "held_each_round": Range(8)}
+    more = {"held_memory": Range(9 * MIB), "held_each_round": Range(99)}
+    assert [name for name, _ in compared(held, more)] == ["held_memory"]
+    assert [name for name, _ in compared(held, {**more, "held_memory": Range(MIB)})] == ["held_each_round"]
 
 
 def test_each_fact_can_be_limited_by_its_name() -> None:

@@ -330,6 +330,25 @@ def test_rows_add_up_to_what_is_said_to_be_selected_whatever_is_asked(side: Any,
             assert sum(line.calls for line in lines) == sum(line.calls for line in selected)
 
 
+@pytest.mark.parametrize(
+    ("untold", "hidden"),
+    [
+        ((), set()),
+        (("Exp",), {"Exp"}),
+        # A device's own events are told apart, and a profile that has the name tells it.
+        (("*",), {"Exp", "aten::exp"}),
+        (("*", "Cast"), {"Exp", "aten::exp", "Cast"}),
+    ],
+)
+def test_an_op_may_hide_behind_another_name_unless_the_profile_tells_it(
+    untold: tuple[str, ...], hidden: set[str]
+) -> None:
+    saved = replace(trace(CONV, CAST), untold=untold)
+    asked = ("Exp", "aten::exp", "Cast", "Conv2D", "Conv", "MemcpyHtoD", "Memset", "Synchronize", "my::op")
+    assert {name for name in asked if query.is_untold(saved, name)} == hidden
+    assert [name for name in asked if query.is_present(saved, name)] == ["Cast", "Conv2D", "Conv"]
+
+
 LAUNCHED = replace(
     trace(SavedOp("aten::mm", "aten::mm", op="MatMul", device_ns=70), SavedOp("aten::to", "aten::to", op="Cast")),
     kernels=(
