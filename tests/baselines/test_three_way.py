@@ -205,6 +205,9 @@ def test_each_conflict_of_a_window_is_told_with_the_names_of_the_sides() -> None
         ("a", "b", "c", "b"),
         (None, "b", "c", "b"),
         (None, None, "c", "c"),
+        ("a", None, "c", "c"),
+        ("a", "b", None, "b"),
+        ("a", "a", None, "a"),
     ],
 )
 def test_kept_times_are_those_of_changed_calls(

@@ -71,6 +71,32 @@ def test_what_is_within_its_tolerance_is_no_change(name: str, before: int, after
     assert work(name, before, after) is None
 
 
+@pytest.mark.parametrize(
+    ("names", "before", "most"),
+    [
+        (("calls", "launches", "collections", "recompilations", "grad_nodes", "left_behind"), 100, 100),
+        (("python_calls", "loop_iterations"), 100, 110),
+        (("python_calls", "loop_iterations"), 10_000, 10_100),
+        (("bytes", "flops"), 100_000, 101_024),
+        (("bytes", "flops"), 1_000_000, 1_010_000),
+        (("program_ops",), 100, 120),
+        (("program_ops",), 1_000, 1_100),
+        (("allocations", "held_each_round"), 1_000, 1_050),
+        (("peak_memory", "temporary_memory", "host_memory", "held_memory", "leaked_memory"), MIB, MIB + (1 << 16)),
+        (("peak_memory", "temporary_memory", "host_memory", "held_memory", "leaked_memory"), 100 * MIB, 105 * MIB),
+    ],
+)
+def test_the_largest_amount_that_is_no_more_than_before(names: tuple[str, ...], before: int, most: int) -> None:
+    assert {name for name in names if work(name, before, most) is not None} == set()
+    assert {name for name in names if (found := work(name, before, most + 1)) and found.verdict is Verdict.ABOVE} == {
+        *names
+    }
+    least = 2 * before - most
+    assert {name for name in names if work(name, before, least) is not None} == set()
+    less = {name for name in names if (found := work(name, before, least - 1)) and found.verdict is Verdict.BELOW}
+    assert less == {*names} - {"recompilations", "held_each_round"}
+
+
 @given(NAMES, AMOUNTS, AMOUNTS)
 def test_more_is_never_called_less_and_one_of_two_ways_round_is_at_most_a_regression(
     name: str, before: int, after: int
@@ -195,4 +221,5 @@ def test_memory_that_each_round_holds_is_told_once() -> None:
 
 
 def test_each_fact_can_be_limited_by_its_name() -> None:
-    assert FACTS.keys() - {"held_each_round"} <= set(WINDOW_KEYS)  # which held_memory limits
+    assert FACTS.keys() - set(WINDOW_KEYS) == {"held_each_round"}  # which held_memory limits
+    assert set(WINDOW_KEYS) - FACTS.keys() >= {"device_time", "host_time"}
