@@ -319,6 +319,15 @@ def test_an_op_that_failed_by_itself_needs_no_further_blame() -> None:
     assert [finding.op for finding in found.findings()] == ["A", None]
 
 
+def test_the_ops_to_blame_are_told_once_below_the_whole() -> None:
+    found = whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_150)
+    found = found.with_slower(CPU_TIME, Slower(CPU_TIME, 12_000_000, 3_900_000_000).work())
+    assert [finding.op for finding in found.findings([found.rows[0]])] == [CPU_TIME]
+    blamed = replace(found, rows=found.rows[1:])
+    assert [finding.op for finding in blamed.findings([blamed.total, blamed.rows[-1]])] == [None, OUTSIDE, "A"]
+    assert [row.accepted_as for row in (blamed.total, blamed.rows[-1])] == ["time", "A"]
+
+
 tables = st.dictionaries(st.sampled_from("ABCD"), st.tuples(st.integers(1, 9), st.just(1)), min_size=1)
 
 
