@@ -59,7 +59,7 @@ def test_calls_are_compared_exactly() -> None:
     found = diff({"Cast": (10, 0), "Add": (4, 0), "Exp": (1, 0)}, {"Cast": (12, 0), "Add": (3, 0), "Log": (1, 0)})
     assert findings(found) == ["Cast: 12 calls (baseline: 10)", "Log: 1 call (baseline: 0)"]
     assert list(found.improvements()) == ["Add: 3 calls (baseline: 4)", "Exp: 0 calls (baseline: 1)"]
-    assert found.verdict is Verdict.NEW
+    assert (found.verdict, found.worst.op) == (Verdict.NEW, "Log")
 
 
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
@@ -83,6 +83,7 @@ def test_a_slower_time_says_how_much_the_limit_and_how_many_processes_agree() ->
         "device time of MatMul: 600 us -> 400 us (-33.3%), limit 25%",
         "device time: 600 us -> 400 us (-33.3%), limit 13%",
     ]
+    assert [each.short for each in diff(base, now).findings()] == ["MatMul +50%", "time +50%"]
     assert diff(base, now).times_changed
     assert not diff(base, base).times_changed
 
@@ -317,6 +318,12 @@ def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
 def test_an_op_that_failed_by_itself_needs_no_further_blame() -> None:
     found = whole({"A": (1, 300), "B": (1, 500)}, {"A": (1, 480), "B": (1, 510)}, 1_000, 1_200)
     assert [finding.op for finding in found.findings()] == ["A", None]
+
+
+def test_the_worst_is_the_whole_if_no_op_is_as_bad() -> None:
+    base: Table = {"A": (1, 300), "B": (1, 300), "C": (1, 300)}
+    found = whole(base, {"A": (1, 360), "B": (1, 360), "C": (1, 320)}, 1_000, 1_150)
+    assert found.worst is found.total
 
 
 def test_the_ops_to_blame_are_told_once_below_the_whole() -> None:
