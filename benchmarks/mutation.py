@@ -51,6 +51,17 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "known = [amount(name, each) is not None for each in (row.base, row.now) if each is not None]",
         "known = [amount(name, each) is None for each in (row.base, row.now) if each is not None]",
     ): "it asks whether exactly one of two sides knows the amount, so either is one of two",
+    **{
+        ("verdict/compare.py", "if self.verdict is Verdict.MORE and self.base and self.now:", f"if {left}:"): (
+            "an op with more calls has both sides; types need the test"
+        )
+        for left in ("self.verdict is Verdict.MORE and self.now", "self.verdict is Verdict.MORE and self.base")
+    },
+    (
+        "verdict/compare.py",
+        "repeat = changes(warm, now, diff.tolerances) if better else {}",
+        "repeat = changes(warm, now, diff.tolerances)",
+    ): "it only saves a comparison that nothing uses",
 }
 """Changes that no input can show, and why: by module, and the statement before and after."""
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {

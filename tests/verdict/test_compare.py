@@ -23,6 +23,7 @@ from pytest_opprof.verdict.compare import (
     without_first_uses,
 )
 from pytest_opprof.verdict.facts import amount
+from pytest_opprof.verdict.findings import Broken, LimitResult
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.quantities import CPU_TIME, SUMS
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
@@ -60,6 +61,19 @@ def test_calls_are_compared_exactly() -> None:
     assert findings(found) == ["Cast: 12 calls (baseline: 10)", "Log: 1 call (baseline: 0)"]
     assert list(found.improvements()) == ["Add: 3 calls (baseline: 4)", "Exp: 0 calls (baseline: 1)"]
     assert (found.verdict, found.worst.op) == (Verdict.NEW, "Log")
+
+
+def test_a_number_that_breaks_a_limit_too_is_one_finding_with_both() -> None:
+    found = diff({"Cast": (10, 0), "Add": (1, 0)}, {"Cast": (12, 0), "Add": (2, 0)})
+    add, cast = sorted(found.worse, key=lambda row: row.op)
+    limit = Broken.of(LimitResult("calls", "11", "Cast", used="12", is_broken=True))
+    assert cast.breaks(limit)
+    assert not add.breaks(limit)
+    assert not cast.breaks(replace(limit, quantity="bytes"))
+    both, alone = found.finding(cast, limit), found.finding(cast)
+    assert (both.text, both.short) == ("Cast: 12 calls (budget: 11, baseline: 10)", "Cast 10 -> 12 (budget 11)")
+    assert (alone.text, alone.short) == ("Cast: 12 calls (baseline: 10)", "Cast 10 -> 12")
+    assert (both.rule, both.op, both.over_budget, alone.over_budget) == ("more calls", "Cast", True, False)
 
 
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
@@ -304,7 +318,7 @@ def test_at_most_three_ops_are_blamed_for_a_slower_whole_and_none_that_became_fa
     half: Table = {"A": (1, 340), "B": (1, 330)}
     assert [row.op for row in whole(few, half, 1_000, 1_140).culprits] == [OUTSIDE]
     assert [row.op for row in whole(few, half, 1_000, 1_138).culprits] == [OUTSIDE, "A"]
-    assert whole(base, base, 1_000, 1_000).culprits == []
+    assert whole(few, half, 1_000, 1_100).culprits == []  # no slower whole
 
 
 def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
