@@ -59,6 +59,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     },
     (
         "verdict/compare.py",
+        "if row.work.is_unjudged and row.work.number:",
+        "if row.work.is_unjudged:",
+    ): "a change that is not judged has its number; types need the test",
+    (
+        "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
         "repeat = changes(warm, now, diff.tolerances)",
     ): "it only saves a comparison that nothing uses",

@@ -16,6 +16,7 @@ from pytest_opprof.verdict.compare import (
     FIRST_USE,
     VARIES,
     Diff,
+    Row,
     compare,
     compare_counts_first,
     excuse,
@@ -29,6 +30,7 @@ from pytest_opprof.verdict.quantities import CPU_TIME, SUMS
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
+from pytest_opprof.verdict.work import Number, Work
 
 Table = dict[str, tuple[int, int]]
 """By op: calls, and the time of each round in us; 0: not known."""
@@ -70,6 +72,9 @@ def test_a_number_that_breaks_a_limit_too_is_one_finding_with_both() -> None:
     assert cast.breaks(limit)
     assert not add.breaks(limit)
     assert not cast.breaks(replace(limit, quantity="bytes"))
+    memory = Row("peak_memory", None, None, None, None, Verdict.ABOVE, work=Work(number=Number("peak_memory", "", "")))
+    assert memory.breaks(Broken.of(LimitResult("peak_memory", "1 MiB", used="9 MiB", is_broken=True)))
+    assert not memory.breaks(limit)
     both, alone = found.finding(cast, limit), found.finding(cast)
     assert (both.text, both.short) == ("Cast: 12 calls (budget: 11, baseline: 10)", "Cast 10 -> 12 (budget 11)")
     assert (alone.text, alone.short) == ("Cast: 12 calls (baseline: 10)", "Cast 10 -> 12")
@@ -564,6 +569,12 @@ def test_fewer_calls_that_do_less_are_fewer_calls_and_told_once() -> None:
     found = with_sums({"Conv": done(4, 90_000, 8_000_000)}, {"Conv": done(2, 40_000, 2_000_000)})
     assert list(found.improvements()) == ["Conv: 2 calls (baseline: 4)"]
     assert findings(found) == []
+
+
+def test_as_many_calls_that_do_less_are_less_work() -> None:
+    found = with_sums({"Conv": done(2, 90_000, 8_000_000)}, {"Conv": done(2, 90_000, 2_000_000)})
+    assert list(found.improvements()) == ["Conv: FLOPs 2 MFLOP (baseline: 8 MFLOP), x0.25"]
+    assert (found.rows[0].op, found.rows[0].verdict) == ("Conv", Verdict.LESS_WORK)
 
 
 def test_a_window_whose_ops_were_swapped_is_told_by_the_new_op_and_by_what_became_less() -> None:
