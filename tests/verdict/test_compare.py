@@ -65,6 +65,13 @@ def test_calls_are_compared_exactly() -> None:
     assert (found.verdict, found.worst.op) == (Verdict.NEW, "Log")
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (0, 1), (1, 0)])
+def test_an_op_that_is_called_total_is_an_op(before: int, after: int) -> None:
+    found = diff(*({"total": (calls, 0)} if calls else {} for calls in (before, after)))
+    (row,) = found.rows
+    assert (row.is_total, row.accepted_as, found.total.is_total) == (False, "total", True)
+
+
 def test_a_number_that_breaks_a_limit_too_is_one_finding_with_both() -> None:
     found = diff({"Cast": (10, 0), "Add": (1, 0)}, {"Cast": (12, 0), "Add": (2, 0)})
     add, cast = sorted(found.worse, key=lambda row: row.op)
