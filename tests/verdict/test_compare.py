@@ -82,6 +82,7 @@ def test_a_number_that_breaks_a_limit_too_is_one_finding_with_both() -> None:
     memory = Row("peak_memory", None, None, None, None, Verdict.ABOVE, work=Work(number=Number("peak_memory", "", "")))
     assert memory.breaks(Broken.of(LimitResult("peak_memory", "1 MiB", used="9 MiB", is_broken=True)))
     assert not memory.breaks(limit)
+    assert not diff({"Cast": (10, 400)}, {"Cast": (10, 900)}).rows[0].breaks(limit)  # a time has no such number
     both, alone = found.finding(cast, limit), found.finding(cast)
     assert (both.text, both.short) == ("Cast: 12 calls (budget: 11, baseline: 10)", "Cast 10 -> 12 (budget 11)")
     assert (alone.text, alone.short) == ("Cast: 12 calls (baseline: 10)", "Cast 10 -> 12")
