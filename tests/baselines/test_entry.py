@@ -78,6 +78,14 @@ def test_an_update_with_other_calls_drops_every_time() -> None:
     assert OLD.updated(now, HERE, times_changed=False) == now
 
 
+def test_as_many_calls_of_other_ops_are_other_calls() -> None:
+    assert OLD.allows(WindowBaseline({"Add": OpCounts(Range(1))}))
+    assert not OLD.allows(WindowBaseline({"Exp": OpCounts(Range(1))}))
+    either = WindowBaseline({op: OpCounts(Range(0, 1, varies=True)) for op in ("Add", "Exp")})
+    assert either.allows(OLD)
+    assert not OLD.allows(either)
+
+
 def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
     assert OLD.updated(WindowBaseline(OLD.ops, {HERE: runs(11)}), HERE, times_changed=False) == OLD
 
