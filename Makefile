@@ -1,6 +1,6 @@
 # Two commands do all set-up on a fresh machine: make demo, make test. Needs Python 3.10 or newer (make PYTHON=python3.12).
 # TORCH=no leaves PyTorch out of the tests, which on Linux is gigabytes of CUDA unless its CPU build is installed before.
-# SLOW=yes runs the tests that take more than 5 s, too; SLOW=only runs these alone.
+# SLOW=yes runs the tests that take more than 2 s, too; SLOW=only runs these alone.
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= yes

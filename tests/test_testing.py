@@ -187,6 +187,7 @@ def selfcheck(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_the_command_says_of_each_promise_whether_it_is_kept(selfcheck: Command) -> None:
     code, lines = selfcheck("ToyBackend")

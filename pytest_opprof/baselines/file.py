@@ -51,7 +51,7 @@ def load(path: Path) -> Baselines:
     calls = _decoded(path, document, CallsFile)
     for test, windows in calls.tests.items():
         for window, kept in windows.items():
-            where = f"[{test!r}][{window!r}]"
+            where = f"['tests'][{test!r}][{window!r}]"
             if why := problem(kept.ranks, calls.environment.ranks):
                 raise _broken(path, f"{where}['ranks']: {why}")
             for ranks, each in kept.ranks.items() if not _has_ops(kept) else [("", kept)]:
@@ -88,8 +88,9 @@ def _checked_times(path: Path, document: object) -> TimesFile:
     for test, windows in times.coarse.items():
         for window, machines in windows.items():
             for machine, each in machines.items():
-                if any(least > most for least, most in (each.cpu_ms, each.wall_ms)):
-                    raise _broken(path, f"['coarse'][{test!r}][{window!r}][{machine!r}]: the range is empty")
+                if wrong := [times for times in (each.cpu_ms, each.wall_ms) if times[0] > times[1]]:
+                    place = f"['coarse'][{test!r}][{window!r}][{machine!r}]"
+                    raise _broken(path, f"{place}: has {wrong[0]}: the least comes first")
     return times
 
 

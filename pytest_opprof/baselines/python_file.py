@@ -73,15 +73,14 @@ def read(path: Path) -> ModulePython | str:
 
 def load(path: Path) -> PythonFile:
     """Read and check a file of Python functions by itself. Raises BaselineError."""
-    from msgspec import ValidationError, convert
-
+    from ..results.json_schema import decoded
     from .file_types import PythonFile
 
     document = read_document(path, "file of Python functions")
     check_version(document, path, PYTHON_SCHEMA)
     try:
-        return convert(document, PythonFile)
-    except (ValidationError, RecursionError) as error:
+        return decoded(document, PythonFile)
+    except ValueError as error:
         advice = "Restore the file, or delete it and run pytest --opprof-update --opprof-python"
         raise BaselineError(f"{path}: {str(error)[:200]}. {advice}") from None
 

@@ -78,15 +78,14 @@ def read(path: Path) -> ModuleSites | str:
 
 def load(path: Path) -> SitesFile:
     """Read and check a file of sites by itself. Raises BaselineError."""
-    from msgspec import ValidationError, convert
-
+    from ..results.json_schema import decoded
     from .file_types import SitesFile
 
     document = read_document(path, "file of call sites")
     check_version(document, path, SITES_SCHEMA)
     try:
-        file = convert(document, SitesFile)
-    except (ValidationError, RecursionError) as error:
+        file = decoded(document, SitesFile)
+    except ValueError as error:
         raise _broken(path, str(error)) from None
     for name, frames in file.chains.items():
         if unknown := set(frames) - file.frames.keys():
@@ -99,7 +98,7 @@ def load(path: Path) -> SitesFile:
             for by_op in (*kept.calls.values(), *kept.backward.values()):
                 for op, calls in by_op.items():
                     if isinstance(calls, list) and calls[0] > calls[1]:
-                        raise _broken(path, f"{where}: the range of {op!r} is empty")
+                        raise _broken(path, f"{where}: {op!r} has {calls} calls: the least comes first")
     return file
 
 

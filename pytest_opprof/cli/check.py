@@ -94,7 +94,7 @@ def _judged(
         return [TextLine(_kept(found, saved, profile, arguments))], False
     window = JudgedWindow(WindowNumbers.of(BODY, profile), findings)
     shown = Shown(more="opprof show -t 0 lists them", style=style_of("table"))
-    lines = failure(str(found), [window], "", shown)
+    lines = failure(str(found), [window], None, shown)
     if profile.steps > 1:
         lines.append(TextLine(f"limits hold{_each(profile.steps)}; --steps chooses some"))
     return lines, True

@@ -308,7 +308,7 @@ class _OfRuns:
         for (test, _), window in self.windows.items():
             title = titled(test, window.name)
             if window.findings:
-                yield from [*failure(test, [window], "", shown), TextLine("")]
+                yield from [*failure(test, [window], None, shown), TextLine("")]
             elif window.verdict is Verdict.NOISY:
                 yield TextLine(style.write(f"{title}: {window.verdict.value}: {window.untimed}"))
             elif window.untimed:

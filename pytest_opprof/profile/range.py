@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 MOST = 10**18
+ALLOWED = 'a whole number from 0 to 10**18, [least, most] or {"varies": [least, most]}'
 
 
 class BadRange(ValueError):
@@ -40,12 +41,11 @@ class Range:
         if type(bounds) is int and not varies:
             bounds = [bounds, bounds]
         if not isinstance(bounds, list) or len(bounds) != 2 or not all(type(each) is int for each in bounds):
-            told = f'{value!r:.40} is no number of a round, such as 4, [2, 4] or {{"varies": [2, 4]}}'
-            raise BadRange(told, value)
+            raise BadRange(f"is {value!r:.40}; allowed: {ALLOWED}", value)
         if bounds[0] > bounds[1]:
-            raise BadRange("the range is empty", value)
+            raise BadRange(f"is {bounds}: the least comes first", value)
         if bounds[0] < 0 or bounds[1] > MOST:
-            raise BadRange("less than 0, or more than 10**18", value)
+            raise BadRange(f"is {value!r:.40}; allowed: {ALLOWED}", value)
         return cls(bounds[0], bounds[1], varies)
 
     @property

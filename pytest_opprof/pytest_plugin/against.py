@@ -63,7 +63,7 @@ class Against:
             self._config.stash[SETTINGS] = replace(settings_of(self._config), everything=True)
             for test in tests:
                 test.read_marks_anew()
-            self._everything = True
+            self._everything = self._summary.marked = True
         measuring: list[pytest.Item] = []
         idle: list[pytest.Item] = []
         for test in tests:
@@ -337,17 +337,16 @@ _ONLY_MEASURES = ("--opprof-baselines=", "--maxfail=0", "--continue-on-collectio
 def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) -> list[str]:
     """Return a command's *words* without files that the revision lacks, and with whole files for their tests.
 
-    pytest would stop at a missing file; the two sides agree on the tests to run. Raises UsageError if the revision has
-    none of the files.
+    pytest would stop at a missing file; the two sides agree on the tests to run.
     """
     here = config.invocation_params.dir
     if config.getoption("pyargs", False):
         return list(words)
     files = {word: split_id(word)[0] for word in config.args if word in words}
     lacking = {word for word, file in files.items() if not tree.has(here / file)}
-    if lacking and len(lacking) == len(files):
-        raise UsageError(f"--opprof-against: {tree.commit[:10]} has nothing to compare with: no {', '.join(files)}")
-    return [files.get(word, word) for word in words if word not in lacking]
+    found = [files.get(word, word) for word in words if word not in lacking]
+    # Without a file pytest would collect all tests there.
+    return [*found, "--ignore-glob=*"] if lacking and len(lacking) == len(files) else found
 
 
 def _path_first(root: Path) -> dict[str, str]:

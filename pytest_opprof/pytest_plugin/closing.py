@@ -228,6 +228,8 @@ class Closing:
             self._started,
             rank,
             summary.accept,
+            settings.rank.pytest,
+            python=bool(settings.python),
         )
         of_others = [run_of(records, [], False, rank=other) for other, records in self._of_ranks.items()]
         every = merged([mine, *of_others]) if of_others else mine

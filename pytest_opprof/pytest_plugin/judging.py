@@ -380,7 +380,7 @@ class Judging:
         kept = self._store.functions(window.environment, *test.where, window.name)
         before = None if isinstance(kept, str) else kept.calls
         said = [*lines] if window.name == BODY else []
-        said += causes.of_calls(before, python)[:1] if python.total >= _MANY_CALLS else []
+        said += [each.text for each in causes.of_calls(before, python)[:1]] if python.total >= _MANY_CALLS else []
         said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
         return _with_slow_lines(window, said)
 

@@ -11,16 +11,15 @@ from msgspec import structs
 from ..machine.children import NOT_SEEN
 from ..machine.identity import machine
 from ..measure.plan import Settings, TestPlan
+from ..report.accepting import Accepting
 from ..report.colours import TextLine
 from ..report.failure import BROKEN_BASELINE, Shown, cause, failure
 from ..report.op_table import kernels, table
 from ..report.tables import Style
 from ..results.judged_window import JudgedWindow
 from ..results.run_result import TestRecord, status
-from ..results.test_id import command
 from ..results.window_result import titled
 from ..units import format_share
-from ..verdict.acceptance import TRAILER
 from ..verdict.tolerances import LEAST_STORED
 from ..verdict.verdicts import Verdict
 
@@ -33,12 +32,11 @@ def concluded(
     verbosity: int,
     broken: Mapping[str, str] | None = None,
     parallel: bool = False,
-    recorded: bool = True,
 ) -> tuple[TestRecord, list[TextLine], str]:
     """Return the record of *test*, its failure message (empty if it passes), and the cause in a few words.
 
-    *broken* are the windows without numbers, and why; *recorded*: whether a baseline of it can be recorded. With
-    --opprof-report-only the record has the message, and the test passes.
+    *broken* are the windows without numbers, and why. With --opprof-report-only the record has the message, and the
+    test passes.
     """
     by_title = {titled(test, window.name): window for window in windows}
     style = Style(width=settings.width)
@@ -55,7 +53,8 @@ def concluded(
         },
         table=[line for window in windows for line in _tables(window, plan.top, style)] if verbosity > 1 else [],
     )
-    message, why = _failure(test, by_title, plan, settings, verbosity, recorded)
+    record.accept = [step.text for step in Accepting.of_settings(settings).steps_of(record)]
+    message, why = _failure(test, by_title, plan, settings, verbosity)
     if settings.report_only:
         return structs.replace(record, reported="\n".join(line.text for line in message)), [], ""
     return record, message, why
@@ -67,30 +66,26 @@ def _failure(
     plan: TestPlan,
     settings: Settings,
     verbosity: int,
-    recorded: bool,
 ) -> tuple[list[TextLine], str]:
     """Return the failure message of *test* and its cause in a few words; both empty if it passes."""
-    windows = list(by_title.values())
-    counts_only_here = settings.python and any(window.numbers.python for window in windows)
-    flags = "--opprof-update --opprof-python" if counts_only_here else "--opprof-update"
-    update = command(test, flags, settings.rank)
+    windows, accepting = list(by_title.values()), Accepting.of_settings(settings)
     if any(window.findings for window in windows):
         shown = Shown(top=plan.top, every_op=verbosity > 0, style=Style(width=settings.width))
-        return failure(test, windows, update if recorded else _IN_A_COMMIT, shown), cause(windows)
+        return failure(test, windows, accepting, shown), cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
-        record = command(test, "--opprof-update-new", settings.rank)
-        advice = "" if missing == BROKEN_BASELINE else f": record it with {record}"
+        advice = "" if missing == BROKEN_BASELINE else f": record it with {accepting.update(test, new=True)}"
         return [TextLine(f"{missing}{advice}")], "no baseline"
     for title, window in by_title.items():
         if settings.strict and NOT_SEEN in window.numbers.remarks:
             return [TextLine(f"{title}: {NOT_SEEN}: --opprof-strict requires all of them")], "other processes"
-        if window.untimed and not window.accepted and (advice := _needs_verdict(window, settings, update)):
+        if (
+            window.untimed
+            and not window.accepted
+            and (advice := _needs_verdict(window, settings, accepting.update(test)))
+        ):
             return [TextLine(f"times of {title} not judged, {window.untimed}: {advice}")], "times not judged"
     return [], ""
-
-
-_IN_A_COMMIT = f"add the {TRAILER} line below to a commit message"
 
 
 def _tables(window: JudgedWindow, top: int, style: Style) -> list[str]:

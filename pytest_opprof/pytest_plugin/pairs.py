@@ -166,7 +166,7 @@ class Found:
         if rows := [row for window in windows for row in window.worse]:
             self.worse[test.nodeid] = rows
         self._allowed += [(each, test.nodeid, op) for window in windows for op, each in window.allowed.items()]
-        record, message, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity, recorded=False)
+        record, message, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity)
         if message:
             report.outcome, report.longrepr = "failed", _Failure(message, cause, test)
         line = report.opprof["line"]

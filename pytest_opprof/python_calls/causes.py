@@ -13,6 +13,7 @@ from ..units import plural
 from .names import LOOP
 
 if TYPE_CHECKING:
+    from ..profile.site_calls import SourceLine
     from .counted import CallingLine, PythonCalls
 
 # A smaller growth of a function is not reported beside a larger one.
@@ -21,6 +22,14 @@ TOLERANCE, FLOOR = 0.01, 10
 _LINES = 3
 # A line that calls less than this share of the first one's calls is not reported.
 _NOTABLE = 0.1
+
+
+class Cause(NamedTuple):
+    """Why Python functions are called more often."""
+
+    text: str
+    line: SourceLine | None = None
+    """The line that causes it, unless it is none of the project's."""
 
 
 class Before(NamedTuple):
@@ -52,15 +61,15 @@ def grown(before: Before, now: Mapping[str, int]) -> dict[str, int]:
     return notable or more
 
 
-def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
-    """Return in words the functions that grew, the project's own calling line first; *before*: the baseline's.
+def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
+    """Return the functions that grew, the project's own calling line first; *before*: the baseline's.
 
     None for *before* if the baseline's functions are unknown: the functions with most calls are then named.
     """
     more = grown(before or NOTHING, now.functions)
     lines = [each for each in now.lines if each.function in more]
     own, grew = {*now.own}, {name for name, calls in now.functions.items() if calls > (before or NOTHING).of(name)}
-    said = [] if lines else [_without_line(name, before, now) for name in _most(more, now)[:_LINES]]
+    found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
     for edges in _roots(lines, more, own)[:_LINES]:
         at = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
         led = ""
@@ -80,25 +89,27 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
         calls = now.functions.get(first.function, first.calls) if alone and first.function in grew else first.calls
         verb = "calls" if first.direct else "leads to"
         known = before if first.function in grew else None
-        said.append(f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known)}")
+        said = f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known)}"
         if first.function not in grew and (led := _leads_to(at, more)):
-            said[-1] += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
-        if len(said) == 1:
+            said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
+        if not found:
             told = {first.function, led}
-            said[0] += _beside({name: grew for name, grew in more.items() if name not in told})
-    return said
+            said += _beside({name: grew for name, grew in more.items() if name not in told})
+        found.append(Cause(said, first.line if first.caller in own else None))
+    return found
 
 
-def of_loops(before: Before | None, now: PythonCalls) -> list[str]:
-    """Return in words the loops with more iterations: by line if known, else by function."""
+def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:
+    """Return the loops with more iterations: by line if known, else by function."""
     more = grown(before or NOTHING, now.loops or {})
     edges = sorted((each for each in now.lines if each.function == LOOP and each.caller in more), key=_size)
-    said = []
+    found = []
     for each in edges[:_LINES]:
         base = "" if before is None else f" (baseline: {before.said(each.caller)} in this function)"
-        said.append(f"the loop in `{each.line.function}` at {_at(each)} goes round {each.calls:,} times{base}")
-    return said or [
-        f"loops in `{name}` go round {(now.loops or {})[name]:,} times{_base(name, before)}"
+        said = f"the loop in `{each.line.function}` at {_at(each)} goes round {each.calls:,} times{base}"
+        found.append(Cause(said, each.line))
+    return found or [
+        Cause(f"loops in `{name}` go round {(now.loops or {})[name]:,} times{_base(name, before)}")
         for name in sorted(more, key=lambda name: -more[name])[:_LINES]
     ]
 
@@ -185,8 +196,9 @@ def _beside(more: Mapping[str, int]) -> str:
     return f"; {plural(len(more), 'more function')} (+{sum(more.values()):,} calls) {follow}" if more else ""
 
 
-def lines_of(names: Collection[str], now: PythonCalls) -> Iterator[str]:
-    """Yield in words the lines that call functions with a limit in a budget, the line with most calls first."""
+def lines_of(names: Collection[str], now: PythonCalls) -> Iterator[Cause]:
+    """Yield the lines that call functions with a limit in a budget, the line with most calls first."""
     for each in sorted((each for each in now.lines if each.function in names), key=_size)[:_LINES]:
         verb = "calls" if each.direct else "leads to"
-        yield f"`{each.line.function}` at {_at(each)} {verb} `{each.function}` {plural_times(each.calls)}"
+        said = f"`{each.line.function}` at {_at(each)} {verb} `{each.function}` {plural_times(each.calls)}"
+        yield Cause(said, each.line if each.caller in now.own else None)

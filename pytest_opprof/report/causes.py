@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..machine.ranks import Rank
 from ..profile.site_calls import SourceLine
 from ..results.run_result import RunResult, TestResult
-from ..results.test_id import is_file, split_id
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..units import plural
 from ..verdict.quantities import named
 
 WHOLE = "(whole window)"
-_MODULES = 5
-"""A command that updates more of them names none."""
 
 
 @dataclass(slots=True)
@@ -52,20 +47,6 @@ class Failing:
     tests: tuple[TestResult, ...]
     windows: tuple[WindowResult, ...]
     """The windows that fail the first test."""
-
-
-def rank_of(tests: Iterable[TestResult]) -> Rank:
-    """Return one of the ranks that measured *tests*, all in one launch; which launcher it had, a run does not say."""
-    return Rank(size=max((each.environment.ranks for test in tests for each in test.windows), default=1))
-
-
-def accepting_all(run: RunResult) -> str:
-    """Return the command that accepts all that fails a *run*; empty where it would record nothing."""
-    if run.against or not any(each.is_regression for test in run.failing for each in test.findings):
-        return ""
-    modules = sorted({split_id(test.id)[0] for test in run.failing})
-    asked = f" {shlex.join(modules)}" if len(modules) <= _MODULES and all(map(is_file, modules)) else ""
-    return f"{rank_of(run.failing).pytest} --opprof-update{asked}"
 
 
 def by_op(run: RunResult) -> list[OpChange]:

@@ -6,11 +6,11 @@ import hashlib
 import json
 
 from ..results.run_result import RunResult, TestResult
-from ..results.test_id import command, split_id
+from ..results.test_id import split_id
 from ..results.window_result import WindowResult, titled
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS
-from .causes import rank_of
+from .accepting import Accepting
 
 
 def code_quality(run: RunResult) -> str:
@@ -19,17 +19,17 @@ def code_quality(run: RunResult) -> str:
     An entry is at the line that causes the finding, where that is known, else at the test. A fingerprint is the same as
     long as the same op of a window breaks the same rule, whatever its numbers are.
     """
-    found = [_entry(test, *each, run.against) for test in run.failing for each in test.causes]
+    accepting = Accepting.of_run(run)
+    found = [_entry(test, *each, accepting) for test in run.failing for each in test.causes]
     return json.dumps(found, indent=1) + "\n"
 
 
-def _entry(test: TestResult, window: WindowResult, finding: Finding, against: str) -> dict[str, object]:
+def _entry(test: TestResult, window: WindowResult, finding: Finding, accepting: Accepting) -> dict[str, object]:
     same = json.dumps([test.id, window.name, finding.rule, finding.op])
     path, line = (finding.line.file, finding.line.line) if finding.line else (split_id(test.id)[0], test.line or 1)
     says = f" `{finding.line.text}`" if finding.line and finding.line.text not in finding.text else ""
-    steps = ["raise the limit in its op_budget mark"] if finding.breaks_budget else []
-    steps += [command(test.id, "--opprof-update", rank_of([test]))] if finding.is_regression and not against else []
-    accepts = f" (to accept: {', then '.join(steps)})" if steps else ""
+    steps = accepting.steps(test.id, [finding])
+    accepts = f" (to accept: {', then '.join(step.text for step in steps)})" if steps else ""
     return {
         "description": f"{titled(test.id, window.name)}: {finding}{says}{accepts}",
         "check_name": f"opprof {finding.rule}",

@@ -9,13 +9,13 @@ from ..escaping import terminal
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import open_trace, titled
+from .accepting import Accepting
 from .colours import TextLine
 from .op_table import ranks_table, table
 from .tables import PLAIN, Style
 from .where import where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
-_RAISE = "raise the limit in its op_budget mark"
 _CAUSES = 3
 
 
@@ -31,10 +31,10 @@ class Shown:
     style: Style = PLAIN
 
 
-def failure(test: str, windows: Sequence[JudgedWindow], accept: str, shown: Shown) -> list[TextLine]:
+def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | None, shown: Shown) -> list[TextLine]:
     """Return the message of a failing test: its findings, then the table of each window that has some.
 
-    *accept* is the command that takes the new state as the baseline, empty for a profile that was not measured here.
+    *accepting* is None for a profile that was not measured here.
     """
     broken, style = [window for window in windows if window.findings], shown.style
     lines: list[TextLine] = []
@@ -43,7 +43,7 @@ def failure(test: str, windows: Sequence[JudgedWindow], accept: str, shown: Show
         lines.append(TextLine(style.write(f"{what}: {titled(test, window.name)}  [{window.environment}]"), "title"))
         lines += [TextLine(style.write(f"  {each}"), "neither" if each.adds else "worse") for each in window.told]
         lines += [TextLine(style.write(f"  ({window.looked})"))] if window.looked else []
-        if accept and window.numbers.rounds == 1 and any(limit.is_about_time for limit in window.budget):
+        if accepting and window.numbers.rounds == 1 and any(limit.is_about_time for limit in window.budget):
             lines.append(TextLine(f"  ({_COLD})"))
     for window in broken:
         lines += [TextLine(""), *style.lines(ranks_table(window.ranks_differ))] if window.ranks_differ else []
@@ -55,11 +55,9 @@ def failure(test: str, windows: Sequence[JudgedWindow], accept: str, shown: Show
             lines += [TextLine(""), TextLine(style.write(f"timeline: {open_trace(window.trace)}{lacks}"))]
         elif lacks:
             lines += [TextLine(""), TextLine(style.write(f"no trace: {window.trace_lacks}"))]
-    if accept and broken:
-        steps = [_RAISE] if any(window.budget for window in broken) else []
-        steps += [accept] if any(window.is_worse for window in broken) else []
-        command = style.write(f"to accept this change: {', then '.join(steps)}")
-        lines += [TextLine(""), TextLine(command, "command")] if steps else []
+    if accepting and (steps := accepting.steps(test, (each for window in broken for each in window.told))):
+        said = style.write(f"to accept this change: {', then '.join(step.text for step in steps)}")
+        lines += [TextLine(""), TextLine(said, "command")]
     return lines
 
 

@@ -10,10 +10,10 @@ from ..errors import UsageError
 from ..escaping import markdown as escaped
 from ..profile.range import Range
 from ..results.run_result import RunResult, counted
-from ..results.test_id import command
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
-from .causes import Failing, OpChange, accepting_all, by_function, by_op, headlines, rank_of
+from .accepting import Accepting
+from .causes import Failing, OpChange, by_function, by_op, headlines
 from .ranks import RankSpread, rank_spreads, said
 from .tables import COUNT, Column, Kind, Table
 from .tables import markdown as rendered
@@ -52,7 +52,7 @@ def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
     parts, left_out = ["\n".join(head)], list[str]()
     left = most_bytes - _NOTE_BYTES - len(parts[0].encode())
     for failing in by_function(run):
-        part = "\n".join(_details(failing, run.against))
+        part = "\n".join(_details(failing, Accepting.of_run(run)))
         size = len(part.encode()) + 1
         if size > left:
             left_out.append(failing.function)
@@ -179,7 +179,7 @@ def _differing(calls: Mapping[str, str]) -> str:
     return "; ".join([*told, *([f"and {len(calls) - _LINES} more"] if len(calls) > _LINES else [])])
 
 
-def _details(failing: Failing, against: str) -> Iterator[str]:
+def _details(failing: Failing, accepting: Accepting) -> Iterator[str]:
     """Yield the findings of a function, its ops and the command that accepts them."""
     several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
     findings = headlines(failing.tests[0])
@@ -193,7 +193,10 @@ def _details(failing: Failing, against: str) -> Iterator[str]:
         yield from [f"Shown: {names[0]}{others}", ""]
     for window in failing.windows:
         yield from _window(window)
-    yield from [f"To accept this change: {_accepting(failing, against)}", "", "</details>", ""]
+    steps = accepting.steps(failing.function, failing.tests[0].findings)
+    if said := ", then ".join((_code if step.is_command else escaped)(step.text) for step in steps):
+        yield from [f"To accept this change: {said}", ""]
+    yield from ["</details>", ""]
 
 
 def _window(window: WindowResult) -> Iterator[str]:
@@ -267,15 +270,6 @@ def _became(row: RowResult, beside: Mapping[str | None, str]) -> str:
     return ", ".join(filter(None, [beside.get(row.op, ""), became, row.work]))
 
 
-def _accepting(failing: Failing, against: str) -> str:
-    """Return the steps that accept the change."""
-    found = failing.tests[0].findings
-    steps = ["raise the limit in its <code>op_budget</code> mark"] if any(each.breaks_budget for each in found) else []
-    if any(each.is_regression for each in found) and not against:
-        steps.append(_code(command(failing.function, "--opprof-update", rank_of(failing.tests))))
-    return ", then ".join(steps) or "a line of a commit message accepts it (below)"
-
-
 def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
     if left_out:
         names = _listed([_code(name[:100]) for name in left_out])
@@ -283,7 +277,7 @@ def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
         yield f"Left out for their size: {functions}, {names}. The log has them.\n"
     if run.accept:
         yield f"To accept these changes, add this line to a commit message:\n\n    {run.accept}\n"
-    if update := accepting_all(run):
+    if update := Accepting.of_run(run).update_failing(run):
         yield f"To accept all of it: {_code(update)}\n"
 
 

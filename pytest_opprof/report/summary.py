@@ -12,16 +12,18 @@ from ..measure.plan import Settings
 from ..results.run_result import TestRecord, counted, run_of
 from ..units import plural
 from ..verdict.verdicts import Verdict
+from .accepting import Accepting
 from .causes import by_op
 from .failure import BROKEN_BASELINE
 
 _MANY, _OPS = 3, 8
 """Summarise causes from so many failing tests on; at most so many ops."""
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
-_NOTHING = (
-    "opprof: nothing was measured: no test with an op_budget or opprof mark or a window of the opprof fixture ran to"
-    " its end (--opprof-all measures every test)"
+_UNMARKED = (
+    "opprof: nothing was measured: no test has an op_budget or opprof mark or uses the opprof fixture"
+    " (--opprof-all measures every test)"
 )
+_UNFINISHED = "opprof: nothing was measured: no test that is to be measured ran to its end"
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class Summary:
 
     def told(self, settings: Settings, verbosity: int) -> Iterator[str]:
         """Yield the lines, the one that counts the tests last."""
-        records = list(self.records.values())
+        records, accepting = list(self.records.values()), Accepting.of_settings(settings)
         if verbosity >= 0:
             for record in records:
                 yield from ["", *f"would fail: {record.reported}".split("\n")] if record.reported else []
@@ -61,7 +63,7 @@ class Summary:
             yield from _grouped([{line.removesuffix(f": {said}"): said} for line, said in common.items()], verbosity)
             keeps = not settings.update and not settings.against
             if keeps and any(record.status == "improved" for record in records):
-                yield f"keep what became cheaper: {settings.rank.pytest} --opprof-update"
+                yield f"keep what became cheaper: {accepting.update()}"
         if verbosity >= -1:
             yield from _grouped([record.untimed for record in records], verbosity)
         if verbosity >= 0:
@@ -70,7 +72,7 @@ class Summary:
             yield from _grouped([record.missing for record in records], verbosity)
             lacks = {reason for record in records for reason in record.missing.values()} - {BROKEN_BASELINE}
             if lacks and not settings.against:
-                yield f"record them: {settings.rank.pytest} --opprof-update-new (-vv shows the ops of each test)"
+                yield f"record them: {accepting.update(new=True)} (-vv shows the ops of each test)"
             yield from _worse(records)
         yield from self.lines
         if self.accept:
@@ -81,7 +83,9 @@ class Summary:
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
-        nothing = _nothing_seen(settings.backends) if settings.everything and self.ran else _NOTHING
+        nothing = _UNFINISHED if self.marked else _UNMARKED
+        if settings.everything and self.ran:
+            nothing = _nothing_seen(settings.backends)
         said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
         errors = [plural(len(self.errors), "error")] if self.errors else []
         yield ", ".join([said, *self.elsewhere, *errors])
@@ -111,7 +115,7 @@ def _nothing_seen(chosen: Iterable[str] | None) -> str:
         hint = str(error)
     seen = f"{hint}; " if hint else ""
     return (
-        "opprof: nothing was measured: no test ran an op that a backend sees"
+        "opprof: nothing was measured: no test that passed ran an op that a backend sees"
         f" ({seen}opprof backends says which can run here)"
     )
 

@@ -145,12 +145,16 @@ class JudgedWindow:
         found, told = [], set[str]()
         for each in findings:
             explained = self.numbers.explained.get(each.op or each.rule)
-            why = [text for text in (*self._python_causes(each), explained) if text and text not in told]
+            in_python = self._python_causes(each)
+            why = [text for text in (*(cause.text for cause in in_python), explained) if text and text not in told]
             told.update(why)
-            found += [each, *(Finding(each.rule, each.op, f"  {text}") for text in why)]
+            line = in_python[0].line if in_python else None
+            # The text is followed by the cause, which names the line.
+            named = structs.replace(each, short=f"{each.short} at {_place(line)}", line=line) if line else each
+            found += [named, *(Finding(each.rule, each.op, f"  {text}") for text in why)]
         return found
 
-    def _python_causes(self, finding: Finding) -> list[str]:
+    def _python_causes(self, finding: Finding) -> list[causes.Cause]:
         python, of = self.numbers.python, finding.op or finding.rule
         if python is None or finding.adds:
             return []
@@ -279,7 +283,7 @@ class JudgedWindow:
             together[0].rule,
             ops[0],
             f"{plural(len(ops), 'op')}, {plural(calls, 'call')} more from {line}",
-            f"{len(ops)} ops +{calls} calls at {line.file}:{line.line}",
+            f"{len(ops)} ops +{calls} calls at {_place(line)}",
             tuple(op for op in ops if op),
             line,
             over_budget=any(each.over_budget for each in together),
@@ -366,8 +370,12 @@ def _at(finding: Finding, line: SourceLine | None) -> Finding:
     """Return *finding* with the source line that causes it."""
     if line is None:
         return finding
-    where = f" at {line.file}:{line.line}"
+    where = f" at {_place(line)}"
     return structs.replace(finding, text=finding.text + where, short=finding.short + where, line=line)
+
+
+def _place(line: SourceLine) -> str:
+    return f"{line.file}:{line.line}"
 
 
 def _with_lines(name: str) -> str:

@@ -41,6 +41,8 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         min((run.started for run in runs if run.started), default=""),
         runs[0].rank if len(ranks) == 1 else None,
         "\n    ".join(dict.fromkeys(run.accept for run in runs if run.accept)),  # must be lines of one Markdown block
+        runs[0].pytest,
+        any(run.python for run in runs),
     )
 
 

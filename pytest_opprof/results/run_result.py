@@ -17,7 +17,7 @@ from ..verdict.findings import Finding
 from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Status, Verdict
 from .judged_window import JudgedWindow
-from .plain import as_json, converted
+from .plain import as_json
 from .window_result import WindowResult
 
 # Statuses, the worst first, with their words in the summary line.
@@ -50,6 +50,9 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     line: Annotated[int, Meta(description="Its first line in the file, from 1; 0 if unknown.")] = 0
     windows: list[WindowResult] = []
     remarks: Annotated[list[str], Meta(description="Remarks of the run on the test.")] = []
+    accept: Annotated[
+        list[str], Meta(description="The steps that accept its change or record its baseline, in words or as commands.")
+    ] = []
     reported: Annotated[str, Meta(description="The failure that --opprof-report-only let pass; empty if none.")] = ""
 
     @property
@@ -106,6 +109,8 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     accept: Annotated[
         str, Meta(description="The line of a commit message that accepts what failed the run; empty if none does.")
     ] = ""
+    pytest: Annotated[str, Meta(description="The command that starts pytest on all ranks.")] = "pytest"
+    python: Annotated[bool, Meta(description="Whether --opprof-python asked for calls of Python functions.")] = False
 
     @property
     def failing(self) -> list[TestResult]:
@@ -152,6 +157,9 @@ def run_of(
     started: str = "",
     rank: int | None = None,
     accept: str = "",
+    pytest: str = "pytest",
+    *,
+    python: bool = False,
 ) -> RunResult:
     """Return the result of a run."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
@@ -169,6 +177,8 @@ def run_of(
         started,
         rank,
         accept,
+        pytest,
+        python,
     )
 
 
@@ -188,9 +198,12 @@ def run_of_document(document: dict[str, Any], path: Path) -> RunResult:
             f"{path}: another version of pytest-opprof wrote this run (schema {version}, this one reads {SCHEMA})."
             " Record it anew: pytest --opprof --opprof-json=FILE"
         )
+    # Imported here, since it is needed to read a run only.
+    from .json_schema import decoded
+
     try:
-        run = converted(document, RunResult)
-    except (msgspec.ValidationError, RecursionError) as error:
+        run = decoded(document, RunResult)
+    except ValueError as error:
         raise BaselineError(f"{path}: is no valid file of --opprof-json: {error}") from None
     for test in run.tests:
         for window in test.windows:

@@ -10,8 +10,6 @@ import shlex
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..machine.ranks import ALONE, Rank
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -50,11 +48,11 @@ def is_file(module: str) -> bool:
     return "/" in module or module.endswith(".py")
 
 
-def command(test: str, flag: str, rank: Rank = ALONE) -> str:
-    """Return the command that runs *test* with *flag*, on as many ranks as now.
+def command(test: str, flag: str, pytest: str = "pytest") -> str:
+    """Return the command that runs *test* with *flag*; *pytest* starts pytest on all ranks.
 
     >>> command("test_a.py::test_b[x y]", "--opprof"), command("package.test_a::test_b", "--opprof")
     ("pytest 'test_a.py::test_b[x y]' --opprof", 'pytest --pyargs package.test_a::test_b --opprof')
     """
     elsewhere = "" if is_file(split_id(test)[0]) else "--pyargs "
-    return f"{rank.pytest} {elsewhere}{shlex.quote(test)} {flag}"
+    return f"{pytest} {elsewhere}{shlex.quote(test)} {flag}"

@@ -52,10 +52,10 @@ def test_a_module_a_line_and_names_sorted(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"schema": 1, "tests": 3}', "Expected `object`, got `int`"),
+        ('{"schema": 1, "tests": 3}', "is 3; allowed: an object"),
         ('{"schema": 2, "tests": {}}', "schema version 2"),
         ('{"tests": {}}', "no schema version"),
-        ('{"schema": 1, "tests": {"a": {"body": {"functions": {"m": {"f": -1}}}}}}', ">= 0"),
+        ('{"schema": 1, "tests": {"a": {"body": {"functions": {"m": {"f": -1}}}}}}', "is -1; allowed: 0 or more"),
     ],
 )
 def test_a_broken_file_is_one_error(tmp_path: Path, text: str, said: str):

@@ -232,6 +232,7 @@ def test_two_branches_that_both_accepted_do_not_conflict(repository: Repository)
     assert store.functions(HERE, MODULE, "test_other", "body") == Functions.of({"Cast": 2}, {})
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_one_op_that_both_branches_changed_is_a_conflict_in_words(repository: Repository) -> None:
     put(repository.root, "test_x", Cast=2)

@@ -87,6 +87,7 @@ def test_of_several_steps_the_fastest_stands_for_all(run: Run) -> None:
     assert (code, "base (step 8)    now (step 8)" in out, "longer" in out) == (0, True, False)
 
 
+@pytest.mark.slow
 def test_remarks_on_a_profile_are_said_once(run: Run) -> None:
     recording = shared("torch-cuda/kineto_resnet50_v100_2021.pt.trace.json.gz")
     _, out, err = run("diff", recording, "--base-steps", "10", "--steps", "8")

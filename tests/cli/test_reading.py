@@ -47,6 +47,7 @@ def cut(path: Path) -> None:
     path.write_bytes(gzip.compress(whole[: len(whole) // 2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [["show"], ["show", "--format", "json"], ["show", "--steps", "4"], ["check", "--budget", "MatMul=5"]],
@@ -99,6 +100,7 @@ def test_little_is_read_without_processes(capsys: pytest.CaptureFixture[str]) ->
     assert next(multiprocessing.process._process_counter) == before + 1  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_terminal_is_told_how_many_were_read_and_the_line_goes_away() -> None:
     pty = pytest.importorskip("pty", reason="there are no terminals like this on Windows")

@@ -53,6 +53,7 @@ def test_the_example_passes_its_own_test(example: pytest.Pytester) -> None:
     result.assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_its_ops_are_known_to_marks_and_commands(example: pytest.Pytester) -> None:
     example.makepyfile(TEST.replace("Decompress=0", "Decompres=0"))
@@ -71,7 +72,7 @@ def test_where_nothing_was_recorded_the_hint_is_the_backends(example: pytest.Pyt
     result.stdout.no_fnmatch_line("*torch must be*")
     example.makepyfile("def test_a(): pass")
     result = run(example, "--opprof", "--opprof-all", "--opprof-backend=zlib")
-    result.stdout.fnmatch_lines([f"*no test ran an op that a backend sees {hint[:-1]}; opprof backends says*"])
+    result.stdout.fnmatch_lines([f"*no test that passed ran an op that * {hint[:-1]}; opprof backends says*"])
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def test_without_totals_memory_is_what_was_allocated_since_the_file_began() -> N
     assert min(peaks) > 0.9 * max(peaks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [

@@ -60,6 +60,7 @@ def test_an_object_is_named_by_its_type_its_holder_and_the_line_that_made_it() -
     assert "test_leaks.py:" in made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["handlers", "results"])
 @pytest.mark.parametrize("thing", [lambda: np.zeros(3), lambda: 1e6 + len(ENGINE.handlers), lambda: b"x" * 99])
 def test_what_python_does_not_track_is_found_by_the_container_that_grows(
@@ -82,6 +83,7 @@ def test_a_dict_that_keeps_results_is_found() -> None:
     assert held.startswith("held by Engine.seen (dict), which grows at ")
 
 
+@pytest.mark.slow
 def test_memory_is_told_where_it_is_more_than_an_allocator_rounds() -> None:
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_BYTES))).nbytes >= 8 * LEAST_BYTES
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(8))).nbytes == 0
@@ -95,6 +97,7 @@ def test_growth_that_ends_is_no_leak() -> None:
     assert left_by(until_three) == Left({})
 
 
+@pytest.mark.slow
 def test_threads_files_and_processes_are_counted() -> None:
     end, files, processes = threading.Event(), [], []
     try:
@@ -118,6 +121,7 @@ def test_threads_files_and_processes_are_counted() -> None:
 test_threads_files_and_processes_are_counted = pytest.mark.processes(test_threads_files_and_processes_are_counted)
 
 
+@pytest.mark.slow
 def test_the_collector_is_left_as_it_was_also_after_an_error() -> None:
     def fails() -> None:
         raise ValueError("the body")
@@ -181,6 +185,7 @@ CYCLE = next(
 )
 
 
+@pytest.mark.slow
 def test_a_cycle_with_a_finalizer_is_left_to_the_collector() -> None:
     assert left_by(lambda: Session(False)) == Left({})
     left = left_by(lambda: Session(True))
@@ -188,6 +193,7 @@ def test_a_cycle_with_a_finalizer_is_left_to_the_collector() -> None:
     assert f"test_leaks.py:{CYCLE}" in left.where[0]
 
 
+@pytest.mark.slow
 def test_the_line_at_which_a_list_grows_is_named_also_where_another_made_the_thing() -> None:
     def keep(thing: object) -> None:
         ENGINE.handlers.append(thing)
@@ -198,6 +204,7 @@ def test_the_line_at_which_a_list_grows_is_named_also_where_another_made_the_thi
         assert held.endswith(f"test_leaks.py:{line}")
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_an_autograd_graph_that_grows_is_named() -> None:
     import torch

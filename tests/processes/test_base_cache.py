@@ -85,6 +85,7 @@ def test_a_folder_that_cannot_be_written_is_a_problem_and_no_error(tmp_path: Pat
     assert "cannot be written" in lost.problem
 
 
+@pytest.mark.slow
 def test_the_base_that_was_used_longest_ago_goes(tmp_path: Path) -> None:
     for number in range(FILES + 1):
         cache(tmp_path, commit=f"{number}" * 40).keep(RAN, RAN.reports)

@@ -53,8 +53,10 @@ def test_more_calls_and_new_ops_fail_and_say_how_to_accept_them(pytester: pytest
     model(pytester, "Cast=10, MatMul=2")
     suite("--opprof-update")
     model(pytester, "Cast=12, MatMul=2, Exp=1")
-    result = suite("--opprof")
+    result = suite("--opprof", "--opprof-json=run.json")
     result.assert_outcomes(failed=1)
+    (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]
+    assert test["accept"] == ["pytest test_m.py::test_a --opprof-update"]
     result.stdout.fnmatch_lines(
         [
             "op regression: test_m.py::test_a  [[]fake 1, fake, async[]]",
@@ -309,12 +311,14 @@ class TestStale:
         assert set(kept(pytester)) == {"test_a", "test_b[1]"}
         suite("--opprof").stdout.no_fnmatch_line("*stale*")
 
+    @pytest.mark.slow
     @pytest.mark.processes
     def test_prune_keeps_a_parameter_that_may_be_there_on_its_device(self, pytester: pytest.Pytester) -> None:
         result = pytester.run(*OPPROF, "baselines", "prune")
         result.stdout.fnmatch_lines(["kept 1 whose parameter was not collected here *", "0 stale baselines removed"])
         assert "test_b[2]" in kept(pytester)
 
+    @pytest.mark.slow
     @pytest.mark.processes
     def test_prune_removes_nothing_of_another_project(self, pytester: pytest.Pytester) -> None:
         other = pytester.mkdir("other")
@@ -327,6 +331,7 @@ class TestStale:
         )
         assert set(kept(pytester)) == {"test_a", "test_b[1]", "test_b[2]"}
 
+    @pytest.mark.slow
     @pytest.mark.processes
     def test_prune_removes_nothing_where_pytest_cannot_collect(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(test_broken="import nothing_like_this")
@@ -345,6 +350,7 @@ class TestRenamedFile:
         suite("--opprof-update")
         pytester.path.joinpath("test_m.py").rename(pytester.path / "test_n.py")
 
+    @pytest.mark.slow
     @pytest.mark.processes
     def test_a_run_says_what_it_was_and_how_to_keep_its_baselines(
         self, pytester: pytest.Pytester, suite: Suite
@@ -436,6 +442,7 @@ class TestTwoFiles:
         suite("--opprof-update").stdout.fnmatch_lines(["  wrote *test_m.py.json", "  removed *test_m.py.times.json"])
         assert [path.name for path in pytester.path.glob("baselines/*/*.json")] == ["test_m.py.json"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("reverted", [0, 1], ids=["calls", "times"])
     @pytest.mark.processes
     def test_when_one_of_both_is_reverted_times_are_not_judged_and_that_is_said(
@@ -486,6 +493,7 @@ class TestTwoFiles:
         suite("--opprof-update").assert_outcomes(passed=1)
         assert kept(pytester) == {"test_a": {"Cast": 2}}
 
+    @pytest.mark.slow
     @pytest.mark.processes
     def test_prune_removes_times_that_have_no_calls(self, pytester: pytest.Pytester) -> None:
         _, times = both(pytester)

@@ -393,6 +393,7 @@ def other() -> Iterator[None]:
     process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_busy_loop_fails_with_its_time_and_one_beside_the_test_does_not(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, other: None

@@ -116,6 +116,7 @@ def test_of_others():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_one_process_looks_at_the_tests_of_a_file_but_only_a_fresh_one_excuses(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
@@ -208,6 +209,7 @@ def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) ->
     result.stdout.fnmatch_lines(["test_m.py::test_b: Cast: 2 calls (baseline: 0); but its second run in *"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_what_is_excused_hides_no_other_window(pytester: pytest.Pytester, suite: Suite) -> None:
     """More calls that depend on what ran before take no verdict from a window that looks slower in this process."""

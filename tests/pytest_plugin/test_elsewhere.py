@@ -68,6 +68,7 @@ def test_a_failure_elsewhere_names_the_module_and_the_command(package: pytest.Py
     )
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_workers_tell_modules_elsewhere_apart(package: pytest.Pytester, suite: Suite) -> None:
     suite("--opprof-update", "--pyargs", *MODULES)

@@ -58,6 +58,7 @@ def kept(pytester: pytest.Pytester) -> dict[str, object]:
     return window.get("facts", {})
 
 
+@pytest.mark.slow
 def test_more_memory_than_in_the_baseline_fails_and_an_update_accepts_it(
     pytester: pytest.Pytester, suite: Suite
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_file_without_facts_passes_and_an_update_adds_them_beside_the_same_tim
     assert times.read_text() == before
 
 
+@pytest.mark.slow
 def test_memory_is_recorded_where_times_are_judged_only_if_somebody_asks(
     pytester: pytest.Pytester, suite: Suite
 ) -> None:
@@ -155,6 +157,7 @@ def test_memory_that_is_neither_true_nor_false_is_an_error(pytester: pytest.Pyte
     result.stderr.fnmatch_lines(["*opprof(memory=3): write True or False*"])
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_lost_no_grad_fails_though_no_op_is_more(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch

@@ -43,6 +43,7 @@ def test_a_run_that_does_not_measure_imports_nothing_heavy(
     result.stdout.fnmatch_lines(["[[][]]"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_run_that_measures_imports_no_framework_that_the_tests_do_not(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
@@ -60,6 +61,7 @@ def test_a_run_that_measures_imports_no_framework_that_the_tests_do_not(
     result.stdout.fnmatch_lines(["False False"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_run_that_measures_looks_for_no_gpu_where_nothing_uses_one(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

@@ -50,6 +50,7 @@ def test_a_leak_that_the_baseline_lacks_fails_with_its_holder(suite: Suite, pyte
     assert test["windows"][0]["facts"]["left_behind"] == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("leak", "failed"), [("", 0), (LEAKS, 1)])
 def test_a_budget_limits_it_and_needs_no_flag(suite: Suite, pytester: pytest.Pytester, leak: str, failed: int) -> None:
     write(pytester, "op_budget(left_behind=0)", BODY, leak)
@@ -59,6 +60,7 @@ def test_a_budget_limits_it_and_needs_no_flag(suite: Suite, pytester: pytest.Pyt
         result.stdout.fnmatch_lines(["  left behind by each call: 1 (budget: 0)", "*held by test_m.KEPT (list)*"])
 
 
+@pytest.mark.slow
 def test_a_body_without_an_op_is_looked_at_too(suite: Suite, pytester: pytest.Pytester) -> None:
     write(pytester, "op_budget(left_behind=0)", LEAKS)
     suite("--opprof").assert_outcomes(failed=1)
@@ -75,6 +77,7 @@ def test_all_tests_are_looked_at_with_the_flag_and_a_leak_without_a_baseline_is_
     result.stdout.fnmatch_lines(["*test_a: each call leaves behind 1 test_m.Result; held by test_m.KEPT (list)*"])
 
 
+@pytest.mark.slow
 def test_a_body_that_cannot_run_again_says_so_and_its_budget_cannot_be_checked(
     suite: Suite, pytester: pytest.Pytester
 ) -> None:
@@ -89,6 +92,7 @@ def test_a_body_that_cannot_run_again_says_so_and_its_budget_cannot_be_checked(
     result.stdout.fnmatch_lines(["*the limit on left behind by each call (0) cannot be checked*"])
 
 
+@pytest.mark.slow
 def test_what_is_no_yes_or_no_is_refused(suite: Suite, pytester: pytest.Pytester) -> None:
     write(pytester, "opprof(leaks=3)", BODY)
     suite("--opprof").stderr.fnmatch_lines(["*opprof(leaks=3): write True or False"])

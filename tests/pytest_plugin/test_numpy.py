@@ -61,6 +61,7 @@ def test_a(opprof):
     suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ones", "outcome"), [("np.ones(3)", {"passed": 2}), ("[1.0]", {"passed": 1, "failed": 1})])
 @pytest.mark.processes
 def test_what_shows_nothing_since_another_test_filled_a_cache_is_told_from_a_change(
@@ -84,6 +85,7 @@ def test_b(): table()
     result.stdout.fnmatch_lines(["opprof: test_m.py::test_b shows no op; re-running it in a fresh process to confirm"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_body_without_an_op_that_has_rounds_is_judged_by_its_time(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(

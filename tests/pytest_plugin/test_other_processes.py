@@ -70,6 +70,7 @@ def test_a_window_in_which_a_process_was_started_says_so(pytester: pytest.Pytest
     assert [SAID in each for each in remarks.values()] == [True] * 5 + [False]
 
 
+@pytest.mark.slow
 def test_strict_fails_it(pytester: pytest.Pytester) -> None:
     flags = ("-p", "pytest_opprof.plugin", "--opprof-backend=fake", "-k", "popen or none")
     pytester.runpytest_subprocess(*flags, "--opprof-update")

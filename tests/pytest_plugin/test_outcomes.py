@@ -115,6 +115,7 @@ def test_c(): fake.launch("Add")
 )
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_ctrl_c_leaves_no_baseline_and_no_half_written_file_behind(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(INTERRUPTED)

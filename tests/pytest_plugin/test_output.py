@@ -161,6 +161,7 @@ def test_json_that_cannot_be_written_fails_the_run_without_a_traceback(pytester:
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
 def test_a_terminal_shows_what_is_worse_in_colour_and_junit_has_none(
@@ -177,6 +178,7 @@ def test_a_terminal_shows_what_is_worse_in_colour_and_junit_has_none(
     assert "\n  Cast: 1 call (budget: 0)\n" in plain
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]])
 def test_the_table_of_a_failing_test_fits_the_terminal(

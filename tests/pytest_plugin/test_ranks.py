@@ -101,6 +101,7 @@ def test_ranks_that_differ_are_kept_and_judged_by_rank(model: Path) -> None:
     assert accept in run.printed[1]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Path) -> None:
     Run(model, 2, ("--opprof-update",))
@@ -114,7 +115,7 @@ def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Pa
     summary = (model / "run.md").read_text()
     assert "2 ranks, with other calls in 1 of 1 window." in summary
     assert "<code>Copy</code> 2 on rank 0, 4 on rank 1" in summary
-    accept = "torchrun --nproc-per-node 2 -m pytest {} --opprof-update"
+    accept = "mpirun -n 2 python -m pytest {} --opprof-update"
     assert f"To accept this change: <code>{accept.format('test_m.py::test_a')}</code>" in summary
 
 

@@ -118,6 +118,7 @@ def raises(error: BaseException, at: int = 1) -> Callable[[int], None]:
     return measured
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_an_update_records_in_so_many_processes_and_says_so(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)

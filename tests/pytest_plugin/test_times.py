@@ -48,6 +48,7 @@ def kept(pytester: pytest.Pytester) -> dict[str, object]:
 # --- looked at again
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_what_is_slower_in_six_processes_fails(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
@@ -133,6 +134,7 @@ def test_a():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["assert False", "self.skipTest('enough')", "raise KeyError", "pytest.xfail('enough')"])
 @pytest.mark.processes
 def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
@@ -218,6 +220,7 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 with more calls, no times judged"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("in_the_fresh_process", "reason"),
     [
@@ -241,6 +244,7 @@ def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(
     assert suite("--opprof", "--opprof-noise=fail").ret == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["test_a", "-k", "test_a"], ["../sub", "-k", "test_a", "-c", "../alt.ini", "--rootdir=.."]]
 )
@@ -594,6 +598,7 @@ def test_a(n):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_processes_stay_for_the_next_test_that_looks_slower(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(test_m=TWO.format(ns=200_000))

@@ -114,6 +114,7 @@ def test_workers_write_each_its_own(pytester: pytest.Pytester, suite: Suite) -> 
     assert (pytester.path / "run.md").read_text().count("opprof open traces/") == 1  # of the one that is shown
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_ranks_write_each_its_own(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nopprof_backend = fake\naddopts = -p opprof -p no:cacheprovider\n")

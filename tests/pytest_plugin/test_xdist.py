@@ -96,6 +96,7 @@ def test_an_update_in_parallel_keeps_the_times_there_are(
     assert [path.read_text() for path in paths] == before
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_stale_baselines_are_named_once(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, tests=6)
@@ -144,6 +145,7 @@ def test_serialized_workers_measure_one_at_a_time_and_times_are_judged(pytester:
     assert not any(window["parallel"] for test in run["tests"] for window in test["windows"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_serialized_workers_hold_one_lock(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(

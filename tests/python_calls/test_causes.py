@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.python_calls import causes
 from pytest_opprof.python_calls.causes import Before
@@ -11,6 +13,10 @@ from pytest_opprof.python_calls.names import LOOP
 
 def line(number: int, function: str, file: str = "tokenization.py") -> SourceLine:
     return SourceLine(file, number, function, "")
+
+
+def of_calls(before: Before | None, now: PythonCalls) -> list[str]:
+    return [cause.text for cause in causes.of_calls(before, now)]
 
 
 def edge(number: int, caller: str, called: str, calls: int, direct: bool = True) -> CallingLine:
@@ -23,7 +29,10 @@ def test_the_line_that_calls_is_named_with_both_numbers():
         own=("tokenization._tokens_to_ids",),
         lines=(edge(812, "_tokens_to_ids", "list.index", 120_412),),
     )
-    said = causes.of_calls(Before({"tokenization._tokens_to_ids": 1, "list.index": 2}), now)
+    said = of_calls(Before({"tokenization._tokens_to_ids": 1, "list.index": 2}), now)
+    assert [cause.line for cause in causes.of_calls(Before(), now)] == [line(812, "_tokens_to_ids")]
+    elsewhere = structs.replace(now, own=())
+    assert [cause.line for cause in causes.of_calls(Before(), elsewhere)] == [None]
     assert said == ["`_tokens_to_ids` at tokenization.py:812 calls `list.index` 120,412 times (baseline: 2)"]
 
 
@@ -37,7 +46,7 @@ def test_what_follows_from_one_line_is_told_once():
             edge(8, "one", "builtins.len", 1000),
         ),
     )
-    said = causes.of_calls(Before({"tokenization.convert": 1}), now)
+    said = of_calls(Before({"tokenization.convert": 1}), now)
     assert said == [
         "`convert` at tokenization.py:20 calls `tokenization.one` 500 times (baseline: 0); 2 more functions"
         " (+1,500 calls) follow from it"
@@ -49,14 +58,14 @@ def test_a_package_that_calls_has_the_line_that_leads_to_it():
         functions={"pandas.core.series.Series.__init__": 300},
         lines=(edge(3, "test_rows", "pandas.core.series.Series.__init__", 300, direct=False),),
     )
-    assert causes.of_calls(Before({"pandas.core.series.Series.__init__": 1}), now) == [
+    assert of_calls(Before({"pandas.core.series.Series.__init__": 1}), now) == [
         "`test_rows` at tokenization.py:3 leads to `pandas.core.series.Series.__init__` 300 times (baseline: 1)"
     ]
 
 
 def test_without_lines_the_functions_that_grew_most_are_named_the_projects_own_first():
     now = PythonCalls(functions={"a.own": 20, "b.other": 900, "c.same": 5}, own=("a.own",))
-    assert causes.of_calls(Before({"c.same": 5}), now) == [
+    assert of_calls(Before({"c.same": 5}), now) == [
         "`a.own` is called 20 times (baseline: 0)",
         "`b.other` is called 900 times (baseline: 0)",
     ]
@@ -64,7 +73,7 @@ def test_without_lines_the_functions_that_grew_most_are_named_the_projects_own_f
 
 def test_where_the_baseline_has_no_functions_none_has_a_number_of_it():
     now = PythonCalls(functions={"a.f": 20})
-    assert causes.of_calls(None, now) == ["`a.f` is called 20 times"]
+    assert of_calls(None, now) == ["`a.f` is called 20 times"]
 
 
 def test_a_function_that_grew_by_ten_calls_or_one_percent_is_none():
@@ -82,7 +91,7 @@ def test_a_function_that_calls_itself_has_its_line_all_the_same():
         own=("tokenization.again",),
         lines=(edge(4, "again", "tokenization.again", 49),),
     )
-    assert "`again` at tokenization.py:4 calls `tokenization.again` 50 times" in causes.of_calls(Before({}), now)[0]
+    assert "`again` at tokenization.py:4 calls `tokenization.again` 50 times" in of_calls(Before({}), now)[0]
 
 
 def test_a_loop_is_named_by_its_line():
@@ -90,14 +99,16 @@ def test_a_loop_is_named_by_its_line():
         loops={"tokenization.total": 5000},
         lines=(edge(31, "total", LOOP, 5000),),
     )
-    assert causes.of_loops(Before({"tokenization.total": 2}), now) == [
-        "the loop in `total` at tokenization.py:31 goes round 5,000 times (baseline: 2 in this function)"
-    ]
+    (cause,) = causes.of_loops(Before({"tokenization.total": 2}), now)
+    assert (
+        cause.text == "the loop in `total` at tokenization.py:31 goes round 5,000 times (baseline: 2 in this function)"
+    )
+    assert cause.line == line(31, "total")
 
 
 def test_a_function_that_the_baseline_left_out_had_at_most_so_many_calls():
     now = PythonCalls(functions={"a.f": 200, "a.g": 9})
-    assert causes.of_calls(Before({}, above=10), now) == ["`a.f` is called 200 times (baseline: at most 10)"]
+    assert of_calls(Before({}, above=10), now) == ["`a.f` is called 200 times (baseline: at most 10)"]
 
 
 def test_of_what_a_package_does_the_function_that_the_line_calls_itself_is_named():
@@ -109,7 +120,7 @@ def test_of_what_a_package_does_the_function_that_the_line_calls_itself_is_named
             edge(7, "means", "builtins.len", 90, direct=False),
         ),
     )
-    assert causes.of_calls(Before({"builtins.isinstance": 259}, above=10), now) == [
+    assert of_calls(Before({"builtins.isinstance": 259}, above=10), now) == [
         "`means` at tokenization.py:7 calls `pandas.DataFrame.__getitem__` 10 times; 2 more functions (+452 calls)"
         " follow from it"
     ]
@@ -127,7 +138,7 @@ def test_of_what_a_line_calls_the_function_is_named_that_may_call_more():
             edge(7, "words", "re._compiler.compile", 10, direct=False),
         ),
     )
-    assert causes.of_calls(causes.NOTHING, now) == [
+    assert of_calls(causes.NOTHING, now) == [
         "`words` at tokenization.py:7 calls `re.compile` 10 times (baseline: 0); 1 more function (+7,580 calls)"
         " follows from it"
     ]
@@ -140,7 +151,7 @@ def test_what_a_comprehension_calls_is_of_the_function_around_it():
         own=("m.rate",),
         lines=(edge(5, "total", "builtins.sum", 1), inside),
     )
-    (said,) = causes.of_calls(Before({"builtins.sum": 1}), now)
+    (said,) = of_calls(Before({"builtins.sum": 1}), now)
     assert said.startswith("`total` at tokenization.py:5 calls `m.rate` 600 times (baseline: 0)")
 
 
@@ -154,7 +165,7 @@ def test_a_call_that_was_there_before_says_what_it_leads_to_now_and_lines_of_its
             CallingLine(line(520, "run", "threading.py"), "builtins.len", 90, "threading.run"),
         ),
     )
-    assert causes.of_calls(Before({"pool.map": 1}), now) == [
+    assert of_calls(Before({"pool.map": 1}), now) == [
         "`total` at tokenization.py:4 calls `pool.map` once, which leads to `threading.Thread.start` 20 times"
         " (baseline: 0); 1 more function (+90 calls) follows from it"
     ]

@@ -8,6 +8,7 @@ from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
 from pytest_opprof.profile.timings import ProcessTimes, run_of
 from pytest_opprof.report import failure, op_table
+from pytest_opprof.report.accepting import Accepting
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
@@ -20,7 +21,7 @@ from ..conftest import ENVIRONMENT, Launch, profile_of
 
 BASE: list[Launch] = [("Cast", 1_000)] * 10 + [("MatMul", 400_000), ("Add", 5_000)]
 WORSE: list[Launch] = [("Cast", 1_100)] * 12 + [("MatMul", 300_000), ("Add", 5_000), ("Exp", 9_000)]
-ACCEPT = "pytest test_m.py::test_a --opprof-update"
+ACCEPT = Accepting("pytest", python=False, by="baseline")
 
 
 def timed(profile: OpProfile, processes: int) -> list[ProcessTimes]:
@@ -42,10 +43,15 @@ def report(
 
 
 def message(
-    test: str, windows: list[JudgedWindow], *, top: int = 5, every_op: bool = False, accept: str = ACCEPT
+    test: str,
+    windows: list[JudgedWindow],
+    *,
+    top: int = 5,
+    every_op: bool = False,
+    accepting: Accepting | None = ACCEPT,
 ) -> str:
     shown = failure.Shown(top=top, every_op=every_op)
-    return "\n".join(line.text for line in failure.failure(test, windows, accept, shown))
+    return "\n".join(line.text for line in failure.failure(test, windows, accepting, shown))
 
 
 def op_lines(window: JudgedWindow, top: int, *, every_op: bool) -> list[str]:
@@ -106,24 +112,22 @@ to accept this change: raise the limit in its op_budget mark"""
 def test_a_time_over_budget_in_one_cold_round_says_how_to_measure_better() -> None:
     hint = "  (measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up)"
     assert hint in message("t", [report(None, BASE, device_time="1 us")]).splitlines()
-    assert hint not in message(
-        "t", [report(None, BASE, rounds=2, device_time="1 us")], top=5, every_op=False, accept=ACCEPT
-    )
+    assert hint not in message("t", [report(None, BASE, rounds=2, device_time="1 us")], top=5, every_op=False)
     assert hint not in message("t", [report(None, BASE, Cast=1)])
 
 
 def test_ops_that_changed_nothing_are_cut_to_the_top_unless_all_are_asked_for() -> None:
     many = [(f"mylib::op{n}", 10) for n in range(9)]
     window = report(many, [*many, ("Exp", 1)])
-    short = message("t", [window], top=2, every_op=False, accept=ACCEPT)
+    short = message("t", [window], top=2, every_op=False)
     assert "... and 8 more ops (-v shows them)" in short
     assert "mylib::op8" not in short
-    assert "mylib::op8" in message("t", [window], top=2, every_op=True, accept=ACCEPT)
+    assert "mylib::op8" in message("t", [window], top=2, every_op=True)
 
 
 def test_an_op_that_broke_something_is_always_shown() -> None:
     many = [(f"mylib::op{n}", 1_000) for n in range(9)]
-    text = message("t", [report(None, [*many, ("Cast", 1)], Cast=0)], top=0, every_op=False, accept=ACCEPT)
+    text = message("t", [report(None, [*many, ("Cast", 1)], Cast=0)], top=0, every_op=False)
     assert "Cast" in text.split("share")[1]
 
 
@@ -135,7 +139,7 @@ def test_a_window_is_named_and_a_whole_test_is_not() -> None:
 
 def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
     windows = [report(BASE, BASE, name="decode"), report(BASE, WORSE, name="prefill")]
-    assert "decode" not in message("t", windows, top=5, every_op=True, accept=ACCEPT)
+    assert "decode" not in message("t", windows, top=5, every_op=True)
 
 
 def test_times_that_were_not_judged_say_why() -> None:
@@ -176,7 +180,7 @@ def test_what_was_not_judged_is_not_ok() -> None:
 
 def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
     base, now = ([(f"mylib::op{n}", ns) for n in range(9)] for ns in (10, 900))
-    short = message("t", [report(base, [*now, ("Exp", 1)])], top=2, every_op=False, accept=ACCEPT)
+    short = message("t", [report(base, [*now, ("Exp", 1)])], top=2, every_op=False)
     assert "... and 8 more ops (-v shows them)" in short
 
 
@@ -245,11 +249,11 @@ def test_on_a_cpu_the_whole_is_wall_time_and_what_ops_do_not_take_of_it_a_row() 
         for ns, wall in ((400_000, 1_000_000), (410_000, 1_200_000))
     )
     judged = JudgedWindow(WindowNumbers.of("body", now), diff=diff_of(base, now))
-    text = message("t", [judged])
+    text = message("test_m.py::t", [judged])
     assert (
         text
         == """\
-op regression: t  [fake 1, cpu, async]
+op regression: test_m.py::t  [fake 1, cpu, async]
   time outside ops: 600 us -> 790 us (+31.7%), limit 25%, in 6 processes
   time: 1 ms -> 1.2 ms (+20%), limit 13%, in 6 processes
 
@@ -259,7 +263,7 @@ op             calls (base -> now)    device time (base -> now)    change    ver
 Add            1                      400 us -> 410 us             +2.5%     ok
 total time: 1 ms -> 1.2 ms (+20%): +10 us from slower calls, +190 us from outside ops
 
-to accept this change: pytest test_m.py::test_a --opprof-update"""
+to accept this change: pytest test_m.py::t --opprof-update"""
     )
 
 

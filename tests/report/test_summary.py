@@ -52,10 +52,11 @@ def test_that_no_time_was_judged_is_said_where_one_could_have_been(
 @pytest.mark.parametrize(
     ("known", "everything", "said"),
     [
-        ({}, False, "no test with an op_budget or opprof mark"),
-        ({"ran": True}, False, "no test with an op_budget or opprof mark"),
-        ({"ran": True}, True, "no test ran an op that a backend sees"),
-        ({}, True, "no test with an op_budget or opprof mark"),  # none ran: nothing to say of backends
+        ({}, False, "no test has an op_budget or opprof mark"),
+        ({"ran": True}, False, "no test has an op_budget or opprof mark"),
+        ({"ran": True, "marked": True}, False, "no test that is to be measured ran to its end"),
+        ({"ran": True}, True, "no test that passed ran an op that a backend sees"),
+        ({}, True, "no test has an op_budget or opprof mark"),  # none ran: nothing to say of backends
         ({"is_cut": True}, False, "interrupted before a test was measured to its end"),
     ],
 )

@@ -58,6 +58,7 @@ def test_the_chain_of_each_op_is_that_of_the_frames(program: Callable[[], None])
     assert len(window.ops) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # generators that ignore close()
 @settings(max_examples=50)
 @given(sources())

@@ -9,14 +9,15 @@ from typing import Final
 
 from ...profile.site_calls import SiteCalls
 from ...results.run_result import WORDS, RunResult, TestResult
-from ...results.test_id import command, split_id
+from ...results.test_id import split_id
 from ...results.window_result import BODY, GrownLine, RowResult, WindowResult, open_trace
 from ...verdict.changed import calls_vary, split
 from ...verdict.findings import LimitResult
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import Status, Verdict
 from .. import ranks
-from ..causes import accepting_all, by_op, fails_for, headlines, rank_of
+from ..accepting import Accepting, Step
+from ..causes import by_op, fails_for, headlines
 from . import marks
 from .page import arrow, rendered
 
@@ -31,7 +32,8 @@ _ORDER: Final = {status: place for place, status in enumerate([*WORDS, "ok"])}
 
 def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()) -> str:
     """Return the page of a *run*, with *remarks* on the whole of it; *doubts* stand below the headline."""
-    tests = [_Test(number, test, run.against) for number, test in enumerate(run.tests)]
+    accepting = Accepting.of_run(run)
+    tests = [_Test(number, test, accepting) for number, test in enumerate(run.tests)]
     tests.sort(key=lambda test: (test.kind != "bad", _ORDER[test.result.status], -test.more, -test.damage_ns))
     calm = sorted((test for test in tests if test.kind == "ok"), key=lambda test: -(test.now_ns or 0))
     for test in calm[SLOWEST:]:
@@ -62,7 +64,7 @@ def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()
         environments=_all_of(str(window.environment.environment) for test in run.tests for window in test.windows),
         machines=_all_of(window.machine for test in run.tests for window in test.windows),
         said=[*((text, ()) for text in remarks), *_said(tests)],
-        update=accepting_all(run),
+        update=accepting.update_failing(run),
     )
 
 
@@ -130,10 +132,10 @@ class _Window:
 class _Test:
     """A test: its row and its details."""
 
-    def __init__(self, number: int, result: TestResult, against: str) -> None:
+    def __init__(self, number: int, result: TestResult, accepting: Accepting) -> None:
         self.number = number
         self.result = result
-        self._against = against
+        self._accepting = accepting
         self.module, name = split_id(result.id)
         self.name = name or result.id
         self.function, _, parameters = self.name.partition("[")
@@ -186,16 +188,9 @@ class _Test:
         return [_window(window) for window in sorted(self.result.windows, key=lambda window: not window.findings)]
 
     @property
-    def accepting(self) -> list[tuple[str, str]]:
-        """The steps that accept its change: in words, and as a command."""
-        found = self.result.findings if self.fails else []
-        steps = [("raise the limit in its op_budget mark", "")] if any(each.breaks_budget for each in found) else []
-        records = any(each.is_regression for each in found) or self.result.status == "improved"
-        if records and not self._against:
-            steps.append(("", command(self.result.id, "--opprof-update", rank_of([self.result]))))
-        if self.result.status == "no baseline" and not self._against:
-            steps.append(("", command(self.result.id, "--opprof-update-new", rank_of([self.result]))))
-        return steps
+    def accepting(self) -> Sequence[Step]:
+        """The steps that accept its change, or record its baseline."""
+        return self._accepting.steps_of(self.result)
 
 
 def _untimed(window: WindowResult) -> str:

@@ -118,6 +118,7 @@ def test_more_steps_and_ops_than_can_be_read_are_left_out_and_counted(monkeypatc
     assert links == ["#steps", "#e0o0", "#e0o1"]  # of Op3 no step is shown
 
 
+@pytest.mark.slow
 def test_two_hundred_commits_of_a_hundred_ops_are_less_than_a_megabyte() -> None:
     states = [{f"test_step[{t}]": {f"Op{op}": at * op % 7 for op in range(100)} for t in range(9)} for at in range(200)]
     written = html(of(*states, subject="A commit whose subject is as long as subjects should ever be, and no longer"))

@@ -431,6 +431,7 @@ def test_a_broken_timeline_is_one_sentence(content: Any, tmp_path: Path) -> None
         megengine_timeline.read(written(tmp_path, content), Options())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["copy3dev", "imperative-smallconv.chrome_timeline"])
 @given(data=st.data())
 @settings(max_examples=200)

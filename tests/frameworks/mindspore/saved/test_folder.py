@@ -217,6 +217,7 @@ def test_the_peak_of_a_recording_is_not_that_of_the_session_before_it() -> None:
     assert read(one(DATA / "2.10.0-py3.11/graph/schedule")).peak_memory == 44032
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a/Cast-op0", "b/Cast-op0", "Mul"]), st.integers(0, 10**6), st.integers(0, 10**9)),

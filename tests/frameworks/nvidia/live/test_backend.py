@@ -1203,6 +1203,7 @@ def test_a_mark_that_asks_for_sync_timing_says_which_flag_it_needs(
     result.stdout.fnmatch_lines(["*sync timing needs launches that block from the start of the process. Run pytest*"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_baseline_names_the_gpu_and_a_changed_count_fails_against_it(
     pytester: pytest.Pytester, run: Callable[..., pytest.RunResult]

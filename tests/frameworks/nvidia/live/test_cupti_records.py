@@ -98,6 +98,7 @@ def packed(record: tuple[int, ...], kernel: int = 216) -> bytes:
     return struct.pack("=iIQQQ", kind, 3, 1, 0, 2) if kind == UNKNOWN else call_record(kind, *values)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(RECORD, min_size=1), max_size=4).filter(lambda buffers: sum(map(len, buffers)) > 0),
     st.sampled_from([208, 216, 224, 232, 248]),

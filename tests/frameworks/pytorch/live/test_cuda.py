@@ -116,6 +116,7 @@ def numbers(profile: OpProfile, without: Callable[[str], bool] = lambda op: Fals
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "linked"),
     [
@@ -133,6 +134,7 @@ def test_a_recording_has_the_numbers_that_the_reader_finds_in_its_file(name: str
     assert (ours.total.device_ns or (0,))[0] == sum(theirs.total.device_ns or ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hta_trace_diff_control", "hta_cuda_event_sync", "hta_sampled_rank-0"])
 def test_kernels_that_no_op_launched_are_ops_by_themselves(name: str) -> None:
     path = shared(f"torch-cuda/{name}.json.gz")

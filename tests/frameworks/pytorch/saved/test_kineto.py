@@ -282,6 +282,7 @@ FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "activities", "unlinked", "device", "ranks", "steps"), FILES)
 def test_no_kernel_of_a_cuda_trace_is_lost_or_counted_twice(
     name: str, activities: int, unlinked: int, device: str, ranks: list[int | None], steps: int
