@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.file_types import KeptTimes
-from pytest_opprof.baselines.three_way import Merge, by_key
+from pytest_opprof.baselines.three_way import Merge, by_key, merged_sites
 from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
@@ -39,6 +39,7 @@ def test_a_merge_keeps_each_change_that_one_side_made_and_asks_for_the_others(
             assert key in asked
         else:
             assert merged.get(key) == (changed or sides).pop()
+            assert key not in asked
     assert by_key(base, one, base, None) == one
     assert by_key(base, base, one, None) == one
 
@@ -220,3 +221,21 @@ def test_kept_times_are_those_of_changed_calls(
     found = Merge().window(WHERE, kept_times(base, 1), kept_times(ours, 2), kept_times(theirs, 3))
     assert found is not None
     assert found.mismatched["CPU"].calls_digest == kept
+
+
+def test_of_lines_that_both_sides_changed_ours_stay_and_lines_that_one_side_changed_come() -> None:
+    old, new, other = ({(f"a.py:{line}",): 1} for line in (1, 2, 3))
+    base = {"Add": old, "Cast": old, "Exp": old, "Mul": old}
+    ours = {"Add": new, "Cast": old, "Mul": new, "Log": new}
+    theirs = {"Add": other, "Cast": other, "Exp": other, "Mul": old}
+    assert merged_sites(base, ours, theirs) == {"Add": new, "Cast": other, "Exp": other, "Mul": new, "Log": new}
+
+
+def test_times_of_the_same_calls_that_both_sides_changed_are_ours() -> None:
+    ops = entry(Cast=2).ops
+    base, ours, theirs = (
+        {machine: (ProcessTimes((ns,), {}),) for machine, ns in each.items()}
+        for each in ({"CPU": 1, "GPU": 1}, {"CPU": 2}, {"CPU": 3, "GPU": 3})
+    )
+    found = Merge().window(WHERE, *(WindowBaseline(ops, each) for each in (base, ours, theirs)))
+    assert found == WindowBaseline(ops, {"CPU": ours["CPU"], "GPU": theirs["GPU"]})
