@@ -179,6 +179,7 @@ def test_entries_of_ranks_that_both_sides_left_alone_are_no_conflict() -> None:
         (base, ours, replace(theirs, ops=entry(Cast=4).ops)),
         (base, entry(Cast=2), theirs),
         (entry(Cast=2), entry(Cast=2), theirs),
+        (base, entry(Cast=2), entry(Cast=4)),
     ):
         merge = Merge()
         assert merge.window(WHERE, before, one, other) == one
@@ -187,7 +188,8 @@ def test_entries_of_ranks_that_both_sides_left_alone_are_no_conflict() -> None:
 
 def test_each_conflict_of_a_window_is_told_with_the_names_of_the_sides() -> None:
     merge = Merge("in main", "in topic")
-    merge.window(WHERE, entry(Cast=2, Add=2), entry(Cast=3, Add=3), entry(Cast=4, Add=4))
+    ours = entry(Cast=3, Add=3)
+    assert merge.window(WHERE, entry(Cast=2, Add=2), ours, entry(Cast=4, Add=4)) == ours
     assert merge.conflicts == {
         WHERE: [
             "calls of Cast: 3 in main, 4 in topic (before: 2); kept 3",
