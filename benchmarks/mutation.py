@@ -63,6 +63,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if row.work.is_unjudged:",
     ): "a change that is not judged has its number; types need the test",
     (
+        "verdict/coarse.py",
+        "if ns < 10 * _STEP_NS:",
+        "if ns < 11 * _STEP_NS:",
+    ): "two digits of 1.0 to 1.1 ms are steps of 0.1 ms, too",
+    (
         "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
         "repeat = changes(warm, now, diff.tolerances)",

@@ -172,7 +172,9 @@ def test_beside_a_tracer_the_mean_wall_time_of_the_rounds_has_the_limit_of_anoth
 
 
 def test_calls_without_extra_time_are_told_from_5_ms_on() -> None:
-    assert as_before(took(12), took(13), "HEAD~1") == "CPU time: 13 ms (HEAD~1: 12 ms), within its limit"
+    assert (
+        as_before(took(12, most=14), took(13, most=20), "HEAD~1") == "CPU time: 13 ms (HEAD~1: 12 ms), within its limit"
+    )
     assert as_before(took(5), took(0), "baseline") == "CPU time: below 100 us (baseline: 5 ms), within its limit"
     assert as_before(took(4.9, 90), took(4.9), "baseline") == ""
 
@@ -182,6 +184,14 @@ def test_wall_time_is_at_least_what_the_thread_worked() -> None:
     found = Coarse.of([20 * MS], [20 * MS], [0])
     assert found is not None
     assert found.wall_ns == (20 * MS, 20 * MS)
+
+
+@pytest.mark.parametrize(
+    ("ns", "kept"),
+    [(3_934_567_890, 3_900_000_000), (12_345_678, 12_000_000), (999_999, 1_000_000), (240_000, 200_000), (-5, 0)],
+)
+def test_a_time_has_two_digits_and_no_step_below_100_us(ns: int, kept: int) -> None:
+    assert rounded(ns) == kept
 
 
 @given(st.integers(0, 10**15))
