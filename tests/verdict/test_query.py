@@ -90,6 +90,16 @@ def test_each_option_selects_or_orders(question: dict[str, Any], names: list[str
     assert asked(CONV, CAST, COPY, HOSTED, **question) == names
 
 
+def test_ids_are_ordered_as_numbers_before_other_ids_and_ops_without_an_id_come_last() -> None:
+    ids = ("10", "2", "a1", "", "9" * 25, "10")
+    ops = [SavedOp(f"op {at} {each[:3]}", "Add", each, device_ns=1) for at, each in enumerate(ids)]
+    assert asked(*ops, order_by="id", ascending=True) == [
+        *("op 1 2", "op 0 10", "op 5 10"),
+        *("op 4 999", "op 2 a1", "op 3 "),
+    ]
+    assert asked(*ops, order_by="id")[-2:] == ["op 1 2", "op 3 "]
+
+
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("sign", ["", "+"])
 def test_every_column_orders_even_where_it_is_not_known(column: str, sign: str) -> None:
