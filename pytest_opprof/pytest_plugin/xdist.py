@@ -39,7 +39,7 @@ def taking_turns(config: pytest.Config, settings: Settings) -> Iterator[None]:
 
 def tell_controller(config: pytest.Config, collected: Collected, summary: Summary) -> None:
     """Send a worker's collected tests and errors to the controller."""
-    known = {"tests": collected.plain(), "errors": summary.errors, "marked": summary.marked}
+    known = {"tests": collected.plain(), "errors": summary.errors, "marked": summary.marked, "idle": summary.idle}
     config.workeroutput["opprof"] = known  # type: ignore[attr-defined]  # xdist's
 
 
@@ -67,7 +67,8 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Collect a worker's tests and errors; a crashed worker sent none."""
-        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": [], "marked": False})
+        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": [], "marked": False, "idle": 0})
         self._collected.merge(known["tests"])
         self._summary.errors += known["errors"]
         self._summary.marked |= known["marked"]
+        self._summary.idle += known["idle"]

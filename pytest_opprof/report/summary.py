@@ -42,6 +42,8 @@ class Summary:
     """The line of a commit message that accepts the changes that failed the run."""
     marked: bool = False
     """Whether any test was collected that is to be measured."""
+    idle: int = 0
+    """The number of tests that ran without an op, where all tests are measured."""
     elsewhere: list[str] = field(default_factory=list)
     """Failures of other ranks, in a few words: this one may have passed."""
     ran: bool = False
@@ -73,6 +75,11 @@ class Summary:
             lacks = {reason for record in records for reason in record.missing.values()} - {BROKEN_BASELINE}
             if lacks and not settings.against:
                 yield f"record them: {accepting.update(new=True)} (-vv shows the ops of each test)"
+            if records and self.idle:
+                yield (
+                    f"{plural(self.idle, 'test')} ran no op and {'are' if self.idle > 1 else 'is'} not judged"
+                    " (--opprof-python counts Python calls, --opprof-against=REV compares times)"
+                )
             yield from _worse(records)
         yield from self.lines
         if self.accept:

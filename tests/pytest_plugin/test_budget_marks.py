@@ -334,13 +334,17 @@ class TestA(unittest.TestCase):
     result.stdout.no_fnmatch_line("*op budget exceeded*")
 
 
-def test_every_test_is_measured_on_request_and_one_without_ops_is_left_alone(
-    pytester: pytest.Pytester, suite: Suite
+@pytest.mark.parametrize("workers", [[], pytest.param(["-n2"], marks=pytest.mark.processes)])
+def test_every_test_is_measured_on_request_and_one_without_ops_is_left_alone_and_said(
+    pytester: pytest.Pytester, suite: Suite, workers: list[str]
 ) -> None:
-    pytester.makepyfile(HEAD + "def test_a(): fake.launch('Add')\ndef test_b(): pass\n")
-    result = suite("--opprof", "--opprof-all")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 without baseline"])
+    pytester.makepyfile(HEAD + "def test_a(): fake.launch('Add')\ndef test_b(): pass\ndef test_c(): pass\n")
+    result = suite("--opprof", "--opprof-all", *workers)
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        ["2 tests ran no op and are not judged (--opprof-python *", "opprof: 1 test measured, *"]
+    )
+    assert "ran no op" not in suite("--opprof", "--opprof-all", "-q", "-q").stdout.str()
 
 
 def test_every_test_can_be_measured_where_no_backend_sees_any(pytester: pytest.Pytester, suite: Suite) -> None:
