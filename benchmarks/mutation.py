@@ -62,6 +62,14 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if row.work.is_unjudged and row.work.number:",
         "if row.work.is_unjudged:",
     ): "a change that is not judged has its number; types need the test",
+    **{
+        (
+            "verdict/question.py",
+            "labels |= {label for label in saved.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}",
+            f"labels |= {{label for label in saved.steps if label.isdecimal() and int(first) {between} int(last)}}",
+        ): "both ends are steps that were named, and come with these"
+        for between in ("< int(label) <=", "<= int(label) <")
+    },
     (
         "verdict/coarse.py",
         "if ns < 10 * _STEP_NS:",
