@@ -265,7 +265,8 @@ def test_a_total_that_is_too_noisy_for_a_verdict_is_shown() -> None:
     ("processes", "clean", "said"),
     [
         (1, 1, ""),
-        (6, 0, ", in 6 processes"),
+        (2, 0, ", in 2 processes"),
+        (6, 1, ", in 6 processes, 1 of them undisturbed"),
         (6, 5, ", in 6 processes, 5 of them undisturbed"),
         (6, 6, ", in 6 processes"),
     ],
@@ -731,3 +732,5 @@ def test_the_growth_of_an_ops_work_is_that_of_what_grew_more(
     base, now = {"Add": before}, {"Add": after} if after else {}
     (row,) = compare(base, now, unjudged("", ()), STORED).rows
     assert row.work_factor == factor
+    (new,) = compare({}, {"Add": before}, unjudged("", ()), STORED).rows
+    assert new.work_factor == 1.0
