@@ -45,7 +45,42 @@ settings.register_profile("mutation", max_examples=20, deadline=None, derandomiz
 PATIENCE_S = 300
 PRELOADED = ("hypothesis.strategies", "msgspec.json", "numpy")
 """Imported once, since each run of the tests is a fork of this process."""
-EQUIVALENT: dict[tuple[str, str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    (
+        "verdict/compare.py",
+        "known = [amount(name, each) is not None for each in (row.base, row.now) if each is not None]",
+        "known = [amount(name, each) is None for each in (row.base, row.now) if each is not None]",
+    ): "it asks whether exactly one of two sides knows the amount, so either is one of two",
+    **{
+        ("verdict/compare.py", "if self.verdict is Verdict.MORE and self.base and self.now:", f"if {left}:"): (
+            "an op with more calls has both sides; types need the test"
+        )
+        for left in ("self.verdict is Verdict.MORE and self.now", "self.verdict is Verdict.MORE and self.base")
+    },
+    (
+        "verdict/compare.py",
+        "if row.work.is_unjudged and row.work.number:",
+        "if row.work.is_unjudged:",
+    ): "a change that is not judged has its number; types need the test",
+    **{
+        (
+            "verdict/question.py",
+            "labels |= {label for label in saved.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}",
+            f"labels |= {{label for label in saved.steps if label.isdecimal() and int(first) {between} int(last)}}",
+        ): "both ends are steps that were named, and come with these"
+        for between in ("< int(label) <=", "<= int(label) <")
+    },
+    (
+        "verdict/coarse.py",
+        "if ns < 10 * _STEP_NS:",
+        "if ns < 11 * _STEP_NS:",
+    ): "two digits of 1.0 to 1.1 ms are steps of 0.1 ms, too",
+    (
+        "verdict/compare.py",
+        "repeat = changes(warm, now, diff.tolerances) if better else {}",
+        "repeat = changes(warm, now, diff.tolerances)",
+    ): "it only saves a comparison that nothing uses",
+}
 """Changes that no input can show, and why: by module, and the statement before and after."""
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,

@@ -177,8 +177,8 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     versions = window.python.versions if window.python else {}
     times = {window.machine: window.processes} if window.processes else {}
     # Ranks wait for each other, which takes CPU time in some libraries.
-    is_kept = window.coarse is not None and window.environment.ranks == 1
-    coarse = {with_python(window.machine): window.coarse} if window.coarse is not None and is_kept else {}
+    is_alone = window.environment.ranks == 1
+    coarse = {with_python(window.machine): window.coarse} if window.coarse is not None and is_alone else {}
     return WindowBaseline(
         ops,
         times,

@@ -78,6 +78,14 @@ def test_an_update_with_other_calls_drops_every_time() -> None:
     assert OLD.updated(now, HERE, times_changed=False) == now
 
 
+def test_as_many_calls_of_other_ops_are_other_calls() -> None:
+    assert OLD.allows(WindowBaseline({"Add": OpCounts(Range(1))}))
+    assert not OLD.allows(WindowBaseline({"Exp": OpCounts(Range(1))}))
+    either = WindowBaseline({op: OpCounts(Range(0, 1, varies=True)) for op in ("Add", "Exp")})
+    assert either.allows(OLD)
+    assert not OLD.allows(either)
+
+
 def test_an_update_with_the_same_calls_and_no_news_changes_nothing() -> None:
     assert OLD.updated(WindowBaseline(OLD.ops, {HERE: runs(11)}), HERE, times_changed=False) == OLD
 
@@ -277,11 +285,12 @@ def test_an_entry_has_the_coarse_time_of_a_test_of_one_rank_and_the_times_that_w
 
 def test_an_update_with_other_calls_of_python_functions_takes_all_that_were_counted_with_them() -> None:
     old = counted(100, python="3.12")
-    old = replace(old, facts={**old.facts, "collections": Range(1)})
+    old = replace(old, facts={**old.facts, "collections": Range(1), "peak_memory": Range(10**6)})
     now = counted(200, python="3.12", numpy="2.0")
     now = replace(now, facts={**now.facts, "collections": Range(1), "loop_iterations": Range(5)})
-    after = old.updated(now, HERE, times_changed=False)
-    assert (after.facts, after.python) == (now.facts, now.python)
+    near = replace(now, facts={**now.facts, "peak_memory": Range(1_040_000)})  # within its tolerance
+    after = old.updated(near, HERE, times_changed=False)
+    assert (after.facts, after.python) == ({**now.facts, "peak_memory": Range(10**6)}, now.python)
     same = replace(now, facts={**now.facts, "python_calls": Range(101)})
     after = old.updated(same, HERE, times_changed=False)
     assert (after.facts, after.python) == ({**old.facts, "loop_iterations": Range(5)}, old.python)

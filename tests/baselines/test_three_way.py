@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.baselines.file_types import KeptTimes
-from pytest_opprof.baselines.three_way import Merge, by_key
+from pytest_opprof.baselines.three_way import Merge, by_key, merged_sites
 from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
@@ -39,6 +39,7 @@ def test_a_merge_keeps_each_change_that_one_side_made_and_asks_for_the_others(
             assert key in asked
         else:
             assert merged.get(key) == (changed or sides).pop()
+            assert key not in asked
     assert by_key(base, one, base, None) == one
     assert by_key(base, base, one, None) == one
 
@@ -178,6 +179,7 @@ def test_entries_of_ranks_that_both_sides_left_alone_are_no_conflict() -> None:
         (base, ours, replace(theirs, ops=entry(Cast=4).ops)),
         (base, entry(Cast=2), theirs),
         (entry(Cast=2), entry(Cast=2), theirs),
+        (base, entry(Cast=2), entry(Cast=4)),
     ):
         merge = Merge()
         assert merge.window(WHERE, before, one, other) == one
@@ -186,7 +188,8 @@ def test_entries_of_ranks_that_both_sides_left_alone_are_no_conflict() -> None:
 
 def test_each_conflict_of_a_window_is_told_with_the_names_of_the_sides() -> None:
     merge = Merge("in main", "in topic")
-    merge.window(WHERE, entry(Cast=2, Add=2), entry(Cast=3, Add=3), entry(Cast=4, Add=4))
+    ours = entry(Cast=3, Add=3)
+    assert merge.window(WHERE, entry(Cast=2, Add=2), ours, entry(Cast=4, Add=4)) == ours
     assert merge.conflicts == {
         WHERE: [
             "calls of Cast: 3 in main, 4 in topic (before: 2); kept 3",
@@ -205,6 +208,9 @@ def test_each_conflict_of_a_window_is_told_with_the_names_of_the_sides() -> None
         ("a", "b", "c", "b"),
         (None, "b", "c", "b"),
         (None, None, "c", "c"),
+        ("a", None, "c", "c"),
+        ("a", "b", None, "b"),
+        ("a", "a", None, "a"),
     ],
 )
 def test_kept_times_are_those_of_changed_calls(
@@ -217,3 +223,21 @@ def test_kept_times_are_those_of_changed_calls(
     found = Merge().window(WHERE, kept_times(base, 1), kept_times(ours, 2), kept_times(theirs, 3))
     assert found is not None
     assert found.mismatched["CPU"].calls_digest == kept
+
+
+def test_of_lines_that_both_sides_changed_ours_stay_and_lines_that_one_side_changed_come() -> None:
+    old, new, other = ({(f"a.py:{line}",): 1} for line in (1, 2, 3))
+    base = {"Add": old, "Cast": old, "Exp": old, "Mul": old}
+    ours = {"Add": new, "Cast": old, "Mul": new, "Log": new}
+    theirs = {"Add": other, "Cast": other, "Exp": other, "Mul": old}
+    assert merged_sites(base, ours, theirs) == {"Add": new, "Cast": other, "Exp": other, "Mul": new, "Log": new}
+
+
+def test_times_of_the_same_calls_that_both_sides_changed_are_ours() -> None:
+    ops = entry(Cast=2).ops
+    base, ours, theirs = (
+        {machine: (ProcessTimes((ns,), {}),) for machine, ns in each.items()}
+        for each in ({"CPU": 1, "GPU": 1}, {"CPU": 2}, {"CPU": 3, "GPU": 3})
+    )
+    found = Merge().window(WHERE, *(WindowBaseline(ops, each) for each in (base, ours, theirs)))
+    assert found == WindowBaseline(ops, {"CPU": ours["CPU"], "GPU": theirs["GPU"]})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -81,6 +82,18 @@ def test_times_are_judged_at_the_fastest_step() -> None:
     profile = profile_of([("Add", 9_000)], [("Add", 3_000)])
     assert lines(profile, Add="4 us", device_time="4 us") == []
     assert lines(profile, Add="2 us") == ["Add: device time 3 us (budget: 2 us)"]
+
+
+def test_shares_and_the_time_of_the_host_are_judged_at_the_step_that_keeps_them_best_and_counts_at_the_worst() -> None:
+    profile = profile_of([("Add", 5_000), ("Cast", 5_000)], [("Add", 9_000), ("Cast", 1_000), ("Cast", 0)])
+    assert lines(profile, Cast="10%") == []
+    assert lines(profile, Cast="9%") == ["Cast: share of device time 10% (budget: 9%)"]
+    profile = replace(profile, host_ns=(9_000, 5_000))
+    assert lines(profile, host_time="5 us", Cast=2) == []
+    assert lines(profile, host_time="4 us", Cast=1) == [
+        "host time: 5 us (budget: 4 us)",
+        "Cast: 1..2 calls (budget: 1)",
+    ]
 
 
 def test_bytes_are_judged_where_they_are_known_and_refused_where_they_are_not() -> None:

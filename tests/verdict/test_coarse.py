@@ -84,7 +84,11 @@ def test_a_test_that_does_other_work_in_some_processes_is_judged_by_the_most_and
     assert slower(base, took(100), wall=False) is None
     assert is_split_only(base, took(100))
     assert not is_split_only(base, took(40))
-    assert slower(base, took(171), wall=False) is not None
+    assert not is_split_only(base, took(40, most=90))  # the fastest process decides
+    over = slower(base, took(171), wall=False)
+    assert over is not None
+    assert over.line() == "CPU time: 171 ms (baseline: 30 ms), x5.7"
+    assert took(30, most=123).split.endswith("30 ms to 120 ms")
     assert took(30, most=40).split == ""
     assert is_split_only(base, took(151), elsewhere=True)
     assert not is_split_only(base, took(150), elsewhere=True)
@@ -168,7 +172,9 @@ def test_beside_a_tracer_the_mean_wall_time_of_the_rounds_has_the_limit_of_anoth
 
 
 def test_calls_without_extra_time_are_told_from_5_ms_on() -> None:
-    assert as_before(took(12), took(13), "HEAD~1") == "CPU time: 13 ms (HEAD~1: 12 ms), within its limit"
+    assert (
+        as_before(took(12, most=14), took(13, most=20), "HEAD~1") == "CPU time: 13 ms (HEAD~1: 12 ms), within its limit"
+    )
     assert as_before(took(5), took(0), "baseline") == "CPU time: below 100 us (baseline: 5 ms), within its limit"
     assert as_before(took(4.9, 90), took(4.9), "baseline") == ""
 
@@ -178,6 +184,14 @@ def test_wall_time_is_at_least_what_the_thread_worked() -> None:
     found = Coarse.of([20 * MS], [20 * MS], [0])
     assert found is not None
     assert found.wall_ns == (20 * MS, 20 * MS)
+
+
+@pytest.mark.parametrize(
+    ("ns", "kept"),
+    [(3_934_567_890, 3_900_000_000), (12_345_678, 12_000_000), (999_999, 1_000_000), (240_000, 200_000), (-5, 0)],
+)
+def test_a_time_has_two_digits_and_no_step_below_100_us(ns: int, kept: int) -> None:
+    assert rounded(ns) == kept
 
 
 @given(st.integers(0, 10**15))
@@ -208,3 +222,5 @@ def test_an_update_records_what_became_slower_or_faster() -> None:
     assert differs(took(10), took(100))
     assert differs(took(100), took(10))
     assert not differs(took(10), took(12))
+    assert not differs(took(1, 1), took(1, 900))  # wall time is judged on a quiet machine only
+    assert not differs(took(1, 900), took(1, 1))

@@ -16,6 +16,7 @@ from pytest_opprof.verdict.compare import (
     FIRST_USE,
     VARIES,
     Diff,
+    Row,
     compare,
     compare_counts_first,
     excuse,
@@ -23,11 +24,13 @@ from pytest_opprof.verdict.compare import (
     without_first_uses,
 )
 from pytest_opprof.verdict.facts import amount
+from pytest_opprof.verdict.findings import Broken, LimitResult
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.quantities import CPU_TIME, SUMS
 from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
+from pytest_opprof.verdict.work import Number, Work
 
 Table = dict[str, tuple[int, int]]
 """By op: calls, and the time of each round in us; 0: not known."""
@@ -59,7 +62,31 @@ def test_calls_are_compared_exactly() -> None:
     found = diff({"Cast": (10, 0), "Add": (4, 0), "Exp": (1, 0)}, {"Cast": (12, 0), "Add": (3, 0), "Log": (1, 0)})
     assert findings(found) == ["Cast: 12 calls (baseline: 10)", "Log: 1 call (baseline: 0)"]
     assert list(found.improvements()) == ["Add: 3 calls (baseline: 4)", "Exp: 0 calls (baseline: 1)"]
-    assert found.verdict is Verdict.NEW
+    assert (found.verdict, found.worst.op) == (Verdict.NEW, "Log")
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (0, 1), (1, 0)])
+def test_an_op_that_is_called_total_is_an_op(before: int, after: int) -> None:
+    found = diff(*({"total": (calls, 0)} if calls else {} for calls in (before, after)))
+    (row,) = found.rows
+    assert (row.is_total, row.accepted_as, found.total.is_total) == (False, "total", True)
+
+
+def test_a_number_that_breaks_a_limit_too_is_one_finding_with_both() -> None:
+    found = diff({"Cast": (10, 0), "Add": (1, 0)}, {"Cast": (12, 0), "Add": (2, 0)})
+    add, cast = sorted(found.worse, key=lambda row: row.op)
+    limit = Broken.of(LimitResult("calls", "11", "Cast", used="12", is_broken=True))
+    assert cast.breaks(limit)
+    assert not add.breaks(limit)
+    assert not cast.breaks(replace(limit, quantity="bytes"))
+    memory = Row("peak_memory", None, None, None, None, Verdict.ABOVE, work=Work(number=Number("peak_memory", "", "")))
+    assert memory.breaks(Broken.of(LimitResult("peak_memory", "1 MiB", used="9 MiB", is_broken=True)))
+    assert not memory.breaks(limit)
+    assert not diff({"Cast": (10, 400)}, {"Cast": (10, 900)}).rows[0].breaks(limit)  # a time has no such number
+    both, alone = found.finding(cast, limit), found.finding(cast)
+    assert (both.text, both.short) == ("Cast: 12 calls (budget: 11, baseline: 10)", "Cast 10 -> 12 (budget 11)")
+    assert (alone.text, alone.short) == ("Cast: 12 calls (baseline: 10)", "Cast 10 -> 12")
+    assert (both.rule, both.op, both.over_budget, alone.over_budget) == ("more calls", "Cast", True, False)
 
 
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
@@ -83,6 +110,7 @@ def test_a_slower_time_says_how_much_the_limit_and_how_many_processes_agree() ->
         "device time of MatMul: 600 us -> 400 us (-33.3%), limit 25%",
         "device time: 600 us -> 400 us (-33.3%), limit 13%",
     ]
+    assert [each.short for each in diff(base, now).findings()] == ["MatMul +50%", "time +50%"]
     assert diff(base, now).times_changed
     assert not diff(base, base).times_changed
 
@@ -237,7 +265,8 @@ def test_a_total_that_is_too_noisy_for_a_verdict_is_shown() -> None:
     ("processes", "clean", "said"),
     [
         (1, 1, ""),
-        (6, 0, ", in 6 processes"),
+        (2, 0, ", in 2 processes"),
+        (6, 1, ", in 6 processes, 1 of them undisturbed"),
         (6, 5, ", in 6 processes, 5 of them undisturbed"),
         (6, 6, ", in 6 processes"),
     ],
@@ -303,7 +332,7 @@ def test_at_most_three_ops_are_blamed_for_a_slower_whole_and_none_that_became_fa
     half: Table = {"A": (1, 340), "B": (1, 330)}
     assert [row.op for row in whole(few, half, 1_000, 1_140).culprits] == [OUTSIDE]
     assert [row.op for row in whole(few, half, 1_000, 1_138).culprits] == [OUTSIDE, "A"]
-    assert whole(base, base, 1_000, 1_000).culprits == []
+    assert whole(few, half, 1_000, 1_100).culprits == []  # no slower whole
 
 
 def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
@@ -317,6 +346,21 @@ def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
 def test_an_op_that_failed_by_itself_needs_no_further_blame() -> None:
     found = whole({"A": (1, 300), "B": (1, 500)}, {"A": (1, 480), "B": (1, 510)}, 1_000, 1_200)
     assert [finding.op for finding in found.findings()] == ["A", None]
+
+
+def test_the_worst_is_the_whole_if_no_op_is_as_bad() -> None:
+    base: Table = {"A": (1, 300), "B": (1, 300), "C": (1, 300)}
+    found = whole(base, {"A": (1, 360), "B": (1, 360), "C": (1, 320)}, 1_000, 1_150)
+    assert found.worst is found.total
+
+
+def test_the_ops_to_blame_are_told_once_below_the_whole() -> None:
+    found = whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_150)
+    found = found.with_slower(CPU_TIME, Slower(CPU_TIME, 12_000_000, 3_900_000_000).work())
+    assert [finding.op for finding in found.findings([found.rows[0]])] == [CPU_TIME]
+    blamed = replace(found, rows=found.rows[1:])
+    assert [finding.op for finding in blamed.findings([blamed.total, blamed.rows[-1]])] == [None, OUTSIDE, "A"]
+    assert [row.accepted_as for row in (blamed.total, blamed.rows[-1])] == ["time", "A"]
 
 
 tables = st.dictionaries(st.sampled_from("ABCD"), st.tuples(st.integers(1, 9), st.just(1)), min_size=1)
@@ -536,6 +580,12 @@ def test_fewer_calls_that_do_less_are_fewer_calls_and_told_once() -> None:
     assert findings(found) == []
 
 
+def test_as_many_calls_that_do_less_are_less_work() -> None:
+    found = with_sums({"Conv": done(2, 90_000, 8_000_000)}, {"Conv": done(2, 90_000, 2_000_000)})
+    assert list(found.improvements()) == ["Conv: FLOPs 2 MFLOP (baseline: 8 MFLOP), x0.25"]
+    assert (found.rows[0].op, found.rows[0].verdict) == ("Conv", Verdict.LESS_WORK)
+
+
 def test_a_window_whose_ops_were_swapped_is_told_by_the_new_op_and_by_what_became_less() -> None:
     base, now = {"Conv": done(2, 9_000, 10**9)}, {"MatMul": done(1, 9_000, 2 * 10**9)}
     found = with_sums(base, now)
@@ -682,3 +732,5 @@ def test_the_growth_of_an_ops_work_is_that_of_what_grew_more(
     base, now = {"Add": before}, {"Add": after} if after else {}
     (row,) = compare(base, now, unjudged("", ()), STORED).rows
     assert row.work_factor == factor
+    (new,) = compare({}, {"Add": before}, unjudged("", ()), STORED).rows
+    assert new.work_factor == 1.0

@@ -44,6 +44,14 @@ def test_an_op_in_another_dtype_than_the_cast_makes_is_a_finding_of_its_own() ->
     ]
 
 
+def test_an_op_in_a_second_dtype_that_no_cast_makes_is_a_finding_of_its_own() -> None:
+    now = {"Add": {"float64": 1, "float32": 1}, "Cast": {"float16->float64": 1}}
+    assert told({"Add": {"float16": 2}}, now) == [
+        "Cast: 1 call (baseline: 0)",
+        "Add: float64, float32 (baseline: float16)",
+    ]
+
+
 def test_an_op_over_its_budget_is_a_finding_also_where_its_dtypes_follow_from_another() -> None:
     diff = compare(counts(ALL_SINGLE), counts(ALL_DOUBLE), unjudged("one round", ()), STORED)
     limits = [Broken("calls", op, "calls", f"{op}: 1 call", "0", f"{op} 1, budget 0").finding for op in ("Add", "Mul")]

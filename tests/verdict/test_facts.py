@@ -11,7 +11,7 @@ from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.budgets import WINDOW_KEYS
 from pytest_opprof.verdict.compare import Diff, compare, compare_counts_first
 from pytest_opprof.verdict.facts import compared
-from pytest_opprof.verdict.quantities import FACTS
+from pytest_opprof.verdict.quantities import FACTS, SUMS
 from pytest_opprof.verdict.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Verdict
@@ -69,6 +69,32 @@ def test_a_fact_that_changed_is_told_with_what_it_was(
 )
 def test_what_is_within_its_tolerance_is_no_change(name: str, before: int, after: int) -> None:
     assert work(name, before, after) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "before", "most"),
+    [
+        (("calls", "launches", "collections", "recompilations", "grad_nodes", "left_behind"), 100, 100),
+        (("python_calls", "loop_iterations"), 100, 110),
+        (("python_calls", "loop_iterations"), 10_000, 10_100),
+        (("bytes", "flops"), 100_000, 101_024),
+        (("bytes", "flops"), 1_000_000, 1_010_000),
+        (("program_ops",), 100, 120),
+        (("program_ops",), 1_000, 1_100),
+        (("allocations", "held_each_round"), 1_000, 1_050),
+        (("peak_memory", "temporary_memory", "host_memory", "held_memory", "leaked_memory"), MIB, MIB + (1 << 16)),
+        (("peak_memory", "temporary_memory", "host_memory", "held_memory", "leaked_memory"), 100 * MIB, 105 * MIB),
+    ],
+)
+def test_the_largest_amount_that_is_no_more_than_before(names: tuple[str, ...], before: int, most: int) -> None:
+    assert {name for name in names if work(name, before, most) is not None} == set()
+    assert {name for name in names if (found := work(name, before, most + 1)) and found.verdict is Verdict.ABOVE} == {
+        *names
+    }
+    least = 2 * before - most
+    assert {name for name in names if work(name, before, least) is not None} == set()
+    less = {name for name in names if (found := work(name, before, least - 1)) and found.verdict is Verdict.BELOW}
+    assert less == {*names} - {"recompilations", "held_each_round"}
 
 
 @given(NAMES, AMOUNTS, AMOUNTS)
@@ -162,5 +188,38 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
     ]
 
 
+def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_findings_of_their_own() -> None:
+    facts = [name for name in FACTS if name not in SUMS]
+    before, after = ({name: Range(amount) for name in facts} for amount in (MIB, 9 * MIB))
+    timing = unjudged("one round", [])
+    found = compare(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(before, after))
+    assert {row.op for row in found.rows if row.why == "by its ops"} == {
+        "launches",
+        "peak_memory",
+        "host_memory",
+        "held_memory",
+        "allocations",
+    }
+    assert [row.op for row in found.rows if row.why == "by its calls"] == ["loop_iterations"]
+    assert {row.op for row in found.worse} == {
+        *("Add", "python_calls", "collections", "recompilations", "program_ops", "grad_nodes"),
+        *("temporary_memory", "left_behind", "leaked_memory"),
+    }
+    # Less memory beside an op that does more is less memory.
+    less = compare(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(after, before))
+    assert "less memory" in {row.word for row in less.rows if row.op == "peak_memory"}
+    # Alone they are findings.
+    alone = diff({"allocations": Range(1), "launches": Range(1)}, {"allocations": Range(2), "launches": Range(2)})
+    assert [row.op for row in alone.worse] == ["launches", "allocations"]
+
+
+def test_memory_that_each_round_holds_is_told_once() -> None:
+    held = {"held_memory": Range(MIB), "held_each_round": Range(8)}
+    more = {"held_memory": Range(9 * MIB), "held_each_round": Range(99)}
+    assert [name for name, _ in compared(held, more)] == ["held_memory"]
+    assert [name for name, _ in compared(held, {**more, "held_memory": Range(MIB)})] == ["held_each_round"]
+
+
 def test_each_fact_can_be_limited_by_its_name() -> None:
-    assert FACTS.keys() - {"held_each_round"} <= set(WINDOW_KEYS)  # which held_memory limits
+    assert FACTS.keys() - set(WINDOW_KEYS) == {"held_each_round"}  # which held_memory limits
+    assert set(WINDOW_KEYS) - FACTS.keys() >= {"device_time", "host_time"}

@@ -90,6 +90,16 @@ def test_each_option_selects_or_orders(question: dict[str, Any], names: list[str
     assert asked(CONV, CAST, COPY, HOSTED, **question) == names
 
 
+def test_ids_are_ordered_as_numbers_before_other_ids_and_ops_without_an_id_come_last() -> None:
+    ids = ("10", "2", "a1", "", "9" * 25, "10")
+    ops = [SavedOp(f"op {at} {each[:3]}", "Add", each, device_ns=1) for at, each in enumerate(ids)]
+    assert asked(*ops, order_by="id", ascending=True) == [
+        *("op 1 2", "op 0 10", "op 5 10"),
+        *("op 4 999", "op 2 a1", "op 3 "),
+    ]
+    assert asked(*ops, order_by="id")[-2:] == ["op 1 2", "op 3 "]
+
+
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("sign", ["", "+"])
 def test_every_column_orders_even_where_it_is_not_known(column: str, sign: str) -> None:
@@ -328,6 +338,25 @@ def test_rows_add_up_to_what_is_said_to_be_selected_whatever_is_asked(side: Any,
             selected = query.selection(profile, question)
             assert sum(line.time_ns or 0 for line in lines) == sum(line.time_ns or 0 for line in selected)
             assert sum(line.calls for line in lines) == sum(line.calls for line in selected)
+
+
+@pytest.mark.parametrize(
+    ("untold", "hidden"),
+    [
+        ((), set()),
+        (("Exp",), {"Exp"}),
+        # A device's own events are told apart, and a profile that has the name tells it.
+        (("*",), {"Exp", "aten::exp"}),
+        (("*", "Cast"), {"Exp", "aten::exp", "Cast"}),
+    ],
+)
+def test_an_op_may_hide_behind_another_name_unless_the_profile_tells_it(
+    untold: tuple[str, ...], hidden: set[str]
+) -> None:
+    saved = replace(trace(CONV, CAST), untold=untold)
+    asked = ("Exp", "aten::exp", "Cast", "Conv2D", "Conv", "MemcpyHtoD", "Memset", "Synchronize", "my::op")
+    assert {name for name in asked if query.is_untold(saved, name)} == hidden
+    assert [name for name in asked if query.is_present(saved, name)] == ["Cast", "Conv2D", "Conv"]
 
 
 LAUNCHED = replace(

@@ -137,6 +137,18 @@ def test_a_process_nearly_as_fast_as_the_second_one_of_the_baseline_passes(now_u
     assert judge(base, [run(now_us, {"Add": now_us / 2}), run(2_000, {"Add": 1_000})]).verdict is Verdict[verdict]
 
 
+@pytest.mark.parametrize(("now_us", "ops"), [(515, {}), (525, {"Add": Verdict.SLOWER})])
+def test_a_process_is_typical_by_a_share_of_the_tolerance_of_the_op(now_us: int, ops: dict[str, Verdict]) -> None:
+    base = [run(2_000, {"Add": us}) for us in (300, 400, 400)]
+    assert judge(base, [run(2_000, {"Add": now_us})], Rule(replace(STORED, of_op={"Add": 0.4}))).ops == ops
+
+
+def test_a_typical_process_that_is_faster_elsewhere_is_faster() -> None:
+    base = [run(2_000, {"Add": us, "Exp": 900}) for us in (300, 400, 400)]
+    found = judge(base, [run(2_000, {"Add": 420, "Exp": 300})])
+    assert (found.verdict, found.total, found.ops) == (Verdict.FASTER, Verdict.OK, {"Exp": Verdict.FASTER})
+
+
 def test_a_typical_process_with_a_slower_op_is_not_typical() -> None:
     base = [run(us, {"Add": 300}) for us in (1_000, 1_100, 1_150, 1_160, 1_170)]
     found = judge(base, [run(1_150, {"Add": 400})])
@@ -203,6 +215,14 @@ def test_what_cannot_be_compared_says_why_and_is_never_slower(
     found = judge(base, [replace(each, total_ns=tuple(9 * ns for ns in each.total_ns)) for each in now])
     assert (found.verdict, found.why, found.settled) == (Verdict.INCOMPARABLE, why, True)
     assert found.ops == {}
+
+
+def test_another_base_is_called_by_its_name_and_is_not_recorded_by_an_update() -> None:
+    rule = Rule(base="before.json")
+    assert judge([], [run()], rule).why == "before.json has no times"
+    assert judge(BASE[:1], [run()], rule).why == "before.json has the times of 1 of 3 processes"
+    why = "before.json was recorded while the machine was busy: record it again"
+    assert judge([waiting(0)] * 3, [run()], rule).why == why
 
 
 def test_what_is_not_compared_is_shown_all_the_same() -> None:
@@ -299,7 +319,8 @@ def test_slower_is_what_six_clean_processes_agree_on() -> None:
     assert not judge(BEST, clean * (PROCESSES - 1)).settled
     assert not judge(BEST, clean * (PROCESSES - 1) + [slowed(0)] * (MOST_PROCESSES - PROCESSES)).settled
     found = judge(BEST, clean * PROCESSES)
-    assert (found.verdict, found.settled) == (Verdict.SLOWER, True)
+    assert (found.verdict, found.settled, found.clean) == (Verdict.SLOWER, True, PROCESSES)
+    assert judge(BEST, [*clean * PROCESSES, slowed(0)]).clean == PROCESSES
 
 
 @pytest.mark.parametrize(
@@ -375,6 +396,18 @@ def test_pairs_see_what_a_stored_baseline_does_not(factor: float, verdict: str) 
 def test_the_first_look_at_pairs_settles_what_is_not_suspicious(factor: float, settled: bool) -> None:
     assert judge_pairs(pairs(*[factor] * LOOKS[0])).settled is settled
     assert judge_pairs(pairs(*[factor] * LOOKS[1])).settled
+
+
+def test_fewer_pairs_than_the_first_look_settle_nothing() -> None:
+    assert not judge_pairs(pairs(*[1.0] * (LOOKS[0] - 1))).settled
+    assert judge_pairs(pairs(*[1.0] * 2), looks=(2, 3)).settled
+
+
+def test_an_op_that_only_one_side_of_the_pairs_times_has_no_change() -> None:
+    before, after = run(1_000, {"Cast": 500, "Add": 100}), run(1_000, {"Cast": 500, "Exp": 100})
+    found = judge_pairs([(before, after)] * LOOKS[1])
+    assert found.now is not None
+    assert (found.verdict, found.now.ops_ns) == (Verdict.OK, {"Cast": 500 * US, "Add": 100 * US})
 
 
 def test_an_op_alone_makes_the_first_look_suspicious() -> None:
