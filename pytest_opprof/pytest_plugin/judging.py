@@ -19,7 +19,7 @@ from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window
 from ..processes.pool import Answer, Pool
-from ..processes.this_run import SITES, say
+from ..processes.this_run import FIRST_LOOK, SITES, say
 from ..profile.assembly import joined
 from ..profile.environment import Environment
 from ..profile.op_counts import counts_of
@@ -192,6 +192,8 @@ class Judging:
                 self._errors.append(str(error))
         known = base.ops if base else ()
         budget = plan.budget if limited else Budget()
+        if self._config.stash.get(FIRST_LOOK, False):
+            budget = budget.without("leaks")  # which only the last look records
         limits = list(budget.judged(profile, self._settings.aliases, known, python))
         # Recording source lines changes the times.
         run = None if profile.has_sites else run_of(profile, threads)

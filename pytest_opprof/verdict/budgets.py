@@ -142,6 +142,11 @@ class Budget:
             what == "python" and bool(self.python)
         )
 
+    def without(self, what: Needs) -> Budget:
+        """Return this budget without limits of the window that require recording *what*."""
+        window = {key: limits for key, limits in self.window.items() if all(each.what.needs != what for each in limits)}
+        return replace(self, window=window)
+
     @property
     def limits_time(self) -> bool:
         """Whether a limit is about time. If so, the measured rounds must not record anything that takes time."""

@@ -61,6 +61,16 @@ def test_a_budget_limits_it_and_needs_no_flag(suite: Suite, pytester: pytest.Pyt
 
 
 @pytest.mark.slow
+def test_a_leak_over_a_budget_is_confirmed_in_a_fresh_process(suite: Suite, pytester: pytest.Pytester) -> None:
+    write(pytester, "op_budget(left_behind=0)", BODY)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    write(pytester, "op_budget(left_behind=0)", BODY, LEAKS)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  left behind by each call: 1 (budget: 0, *", "  (confirmed in a fresh process*)"])
+
+
+@pytest.mark.slow
 def test_a_body_without_an_op_is_looked_at_too(suite: Suite, pytester: pytest.Pytester) -> None:
     write(pytester, "op_budget(left_behind=0)", LEAKS)
     suite("--opprof").assert_outcomes(failed=1)
