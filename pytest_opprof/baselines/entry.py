@@ -47,8 +47,8 @@ class WindowBaseline:
     warm: Done = ({}, {})
     """The differences in a later run of the same process. The work of a first use in a process (an import, a cache, a
     library's set-up) is that of whichever test comes first."""
-    alone: Done = ({}, {})
-    """The differences in a process that runs no other test."""
+    alone: Done | None = None
+    """The differences in a process that runs no other test; None if that was not measured."""
 
     @classmethod
     def of(cls, profile: OpProfile, machine: str, threads: int = 0) -> WindowBaseline:
@@ -186,7 +186,7 @@ def entry_of(window: WindowResult) -> WindowBaseline:
         python=versions,
         coarse=coarse,
         warm=window.warm or ({}, {}),
-        alone=window.alone or ({}, {}),
+        alone=window.alone,
     )
 
 

@@ -153,8 +153,8 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return the entry of a window or a rank, without times."""
-    warm, alone = ((_ops_of(each), each.facts) if each else ({}, {}) for each in (kept.warm, kept.alone))
-    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python, warm=warm, alone=alone)
+    warm, alone = ((_ops_of(each), each.facts) if each else None for each in (kept.warm, kept.alone))
+    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python, warm=warm or ({}, {}), alone=alone)
 
 
 def _ops_of(kept: KeptWindow) -> dict[str, OpCounts]:
@@ -238,6 +238,7 @@ def _coarse(kept: KeptCoarse) -> Coarse:
 
 def _kept_window(entry: WindowBaseline) -> KeptWindow:
     """Return the file's form of an entry; amounts of 0 are left out, like unknown ones."""
+    from msgspec import UNSET
     from msgspec.structs import replace as with_fields
 
     from .file_types import KeptWindow
@@ -246,8 +247,10 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
     for op, each in entry.ops.items():
         if none := {name: None for name in ("bytes", "flops") if (of := getattr(each, name)) and not of.most}:
             ops[op] = with_fields(each, **none)
-    others = {"warm": entry.warm, "alone": entry.alone}
-    kept = {name: KeptWindow(dict(done[0]), dict(done[1])) for name, done in others.items() if any(done)}
+    others = {"warm": entry.warm, "alone": entry.alone} if any(entry.warm) else {}
+    kept = {
+        name: KeptWindow(dict(done[0]) or UNSET, dict(done[1])) for name, done in others.items() if done is not None
+    }
     return with_fields(KeptWindow(ops, dict(entry.facts), dict(entry.python)), **kept)
 
 

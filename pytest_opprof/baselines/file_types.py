@@ -50,7 +50,8 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         Meta(description="The ops and facts that differ in a later run of the same process: not a first use any more."),
     ] = UNSET
     alone: Annotated[
-        KeptWindow | UnsetType, Meta(description="The ops and facts that differ in a process without other tests.")
+        KeptWindow | UnsetType,
+        Meta(description="The ops and facts that differ in a process without other tests; unset if not measured."),
     ] = UNSET
     ranks: Annotated[
         dict[str, KeptWindow], Meta(description="Where ranks differ, what each did: by rank, as 0 or 1-3.")

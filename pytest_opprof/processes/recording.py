@@ -270,7 +270,7 @@ class Recording:
         others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
         for again, one_thread in ((threaded, True), (others, False)):
             tests = list(dict.fromkeys(window.test.id for window in again))
-            answers = process.measure(tests, patience_s, one_thread=one_thread) if tests else {}
+            answers = process.measure(tests, patience_s, one_thread=one_thread, repeats=warm) if tests else {}
             for window in again:
                 if one_thread:
                     window.add_in_one_thread(answers[window.test.id])

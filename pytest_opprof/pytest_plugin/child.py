@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
 from ..processes.parent import Parent, why
@@ -65,7 +66,15 @@ class Fresh:
                 self._answer = answers[id_of(item)] = Measured()
                 self._config.stash[SITES] = id_of(item) in asked["sites"]
                 self._config.stash[COLD] = id_of(item) in asked["cold"]
-                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if asked.get("repeats", False) and _shares_fixtures(item):
+                    # What an earlier test of the class left in its fixtures, only a repeat with the same ones shows.
+                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=item.parent)
+                    times = {window.name: window.coarse for window in self._answer.windows}
+                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                    windows = self._answer.windows
+                    self._answer.windows = [replace(each, coarse=times.get(each.name)) for each in windows]
+                else:
+                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 self._answer.python = self._config.stash.setdefault(COUNTED, {})
                 del self._config.stash[COUNTED]
 
@@ -81,6 +90,13 @@ class Fresh:
         # A measured body fails for its budget or baseline, which the requesting run reports itself.
         if not report.passed and not (report.when == "call" and self._answer.windows):
             self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"
+
+
+def _shares_fixtures(item: pytest.Item) -> bool:
+    """Return True if an item uses fixtures of its class, module or package; those of the session remain anyway."""
+    found = getattr(item, "_fixtureinfo", None)
+    scopes = {each[-1].scope for each in found.name2fixturedefs.values() if each} if found else set[str]()
+    return bool(scopes - {"function", "session"})
 
 
 class Side:

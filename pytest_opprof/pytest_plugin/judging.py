@@ -135,7 +135,8 @@ class Judging:
             report = self._report(test, plan, name, profile, limited, threads[name], python)
             if name == BODY and profile.is_empty and not report.findings:
                 # Each test without ops would get a stored baseline; two revisions store nothing and compare its time.
-                if not plan.marked and python is None and not self._settings.against:
+                # For another run that is a result: all that the test does may be in a cache.
+                if not plan.marked and python is None and not self._settings.against and not self._apart:
                     continue
                 # With rounds, the test requires judged times, whatever runs; without a limit, coarse times are judged
                 # too.
@@ -395,7 +396,10 @@ class Judging:
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
 
     def sees_alone(self, test: TestRun) -> bool:
-        """Return True if a body that showed nothing has its baseline's calls when it runs alone in a fresh process."""
+        """Return True if a body that showed nothing has its baseline's calls when it runs alone in a fresh process.
+
+        If the repeat differed (`WindowBaseline.warm`), it may have its calls alone instead; any, if these are unknown.
+        """
         try:
             nothing = Environment((), ranks=self._settings.rank.size)
             base = self._store.entry(nothing, *test.where, BODY)  # in any environment
@@ -407,7 +411,12 @@ class Judging:
         looks, _ = self.looks.at(test, "shows no op; re-running it in a fresh process to confirm", 1, afresh=True)
         self.looks.end([], agrees=False)
         seen = looks[0].windows.get(BODY) if looks else None
-        return seen is not None and base.allows(seen)
+        if seen is None or not any(base.warm):
+            return seen is not None and base.allows(seen)
+        if base.alone is None:
+            return bool(seen.ops)
+        ops, facts = base.with_differences(base.alone)
+        return base.allows(seen) or replace(base, ops=ops, facts=facts).allows(seen)
 
     def settled(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Judge windows that still look slower by fresh processes.

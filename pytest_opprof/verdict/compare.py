@@ -334,13 +334,15 @@ def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]
     return {row.op: row.verdict for row in rows if row.verdict.is_change}
 
 
-def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances, alone: Done | None = None) -> str:
+def excuse(
+    base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances, repeat: Done, alone: Done | None = None
+) -> str:
     """Return why a window that does more *now* than its *base* is no regression; empty if it is one.
 
     *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
-    depends on the tests before it. Since a change may have added exactly that work, the repeat excuses an op only if it
-    matches the baseline of that op exactly. If the baseline holds work of a first use itself, only its calls *alone* in
-    a process excuse.
+    depends on the tests before it. Since a change may have added exactly that work, the second look excuses an op only
+    if it matches the *repeat* of the baseline's test exactly. If the baseline holds work of a first use itself, its
+    calls *alone* in a process decide, where they are known.
     """
     first = changes(base, looks[0], tolerances)
     if not any(verdict.is_regression for verdict in first.values()):
@@ -349,7 +351,7 @@ def excuse(base: Done, now: Done, looks: Sequence[Done], tolerances: Tolerances,
         beyond = any(verdict.is_regression for verdict in changes(alone, looks[0], tolerances).values())
         return "" if beyond else "in a fresh process it does as much as when its baseline was recorded"
     worse = [op for op, verdict in changes(base, now, tolerances).items() if verdict.is_regression]
-    last = changes(base, looks[-1], tolerances)
+    last = changes(repeat, looks[-1], tolerances)
     if not any(verdict.is_regression for verdict in last.values()) and not any(op in last for op in worse):
         return "its second run in a process matches the baseline"
     return ""

@@ -75,7 +75,12 @@ class Others:
         yield [self] * number
 
     def measure(
-        self, tests: list[str], patience_s: float, sites: Sequence[str] = (), one_thread: bool = False
+        self,
+        tests: list[str],
+        patience_s: float,
+        sites: Sequence[str] = (),
+        one_thread: bool = False,
+        repeats: bool = False,
     ) -> dict[str, Answer]:
         self.asked.append(tests)
         self.in_one_thread.append(one_thread)

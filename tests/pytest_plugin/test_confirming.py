@@ -357,3 +357,41 @@ def test_tests_that_share_a_cache_pass_in_any_order_and_a_change_of_it_does_not(
         result = run("test_m.py::test_one")
         result.assert_outcomes(failed=1)
         result.stdout.fnmatch_lines([f"  Mul: {calls} calls (baseline: 5)*"])
+
+
+OF_A_CLASS = """
+import functools
+import numpy as np
+
+class Data:
+    def __init__(self): self.x = np.ones((4, 4))
+    @functools.cached_property
+    def square(self): return self.x @ self.x
+    @functools.cached_property
+    def cube(self): return self.square @ self.x
+    @functools.cached_property
+    def total(self): return self.cube.sum()
+
+class TestData:
+    @classmethod
+    def setup_class(cls): cls.data = Data()
+    def test_square(self): assert self.data.square is not None
+    def test_cube(self): assert self.data.cube is not None{more}
+    def test_total(self): assert self.data.total is not None
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_tests_that_share_cached_attributes_of_an_object_pass_in_any_order(pytester: pytest.Pytester) -> None:
+    run = partial(pytester.runpytest_subprocess, "-p", "no:cacheprovider", "--opprof-all")
+    pytester.makepyfile(test_m=OF_A_CLASS.format(more=""))
+    run("--opprof-update").assert_outcomes(passed=3)
+    # The first one does the work of all; the others find it done, and show no op.
+    tests = [f"test_m.py::TestData::test_{name}" for name in ("total", "cube", "square")]
+    run(*tests).assert_outcomes(passed=3)
+    run(tests[1]).assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=OF_A_CLASS.format(more="; self.data.x @ self.data.x"))
+    result = run(tests[1])
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  MatMul: 3 calls (baseline: 1)*", "  (confirmed in a fresh process*"])
