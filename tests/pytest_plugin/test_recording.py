@@ -73,7 +73,12 @@ class Fresh:
         pass
 
     def measure(
-        self, tests: list[str], timeout_s: float, sites: list[str] | None = None, one_thread: bool = False
+        self,
+        tests: list[str],
+        timeout_s: float,
+        sites: list[str] | None = None,
+        one_thread: bool = False,
+        repeats: bool = False,
     ) -> dict[str, Answer]:
         if sites is None:  # again, in the same process: as before
             return {test: self.found[test] for test in tests}
