@@ -43,7 +43,7 @@ class Command:
     told: Mapping[str, object]
     """Its task: `parent.Told`."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Its environment variables beside this process's, without those that start coverage."""
+    """Its environment variables beside this process's, which start no coverage there."""
 
 
 class Child:

@@ -67,7 +67,7 @@ class Fresh:
                 self._config.stash[SITES] = id_of(item) in asked["sites"]
                 self._config.stash[COLD] = id_of(item) in asked["cold"]
                 if asked.get("repeats", False) and _shares_fixtures(item):
-                    # What an earlier test of the class left in its fixtures, only a repeat with the same ones shows.
+                    # Only a repeat with the same fixtures shows the work that an earlier test of the class had done.
                     session.config.hook.pytest_runtest_protocol(item=item, nextitem=item.parent)
                     times = {window.name: window.coarse for window in self._answer.windows}
                     session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)

@@ -91,7 +91,7 @@ def _in_words(error: ValidationError) -> str:
     return f"is {_json(given)}; allowed: {_LIMITS[rule].format(wanted) if rule in _LIMITS else _allowed(schema)}"
 
 
-# What each keyword of JSON Schema allows.
+# The values that a keyword of JSON Schema allows.
 _LIMITS = {
     "minimum": "{:.10g} or more",
     "maximum": "{:.10g} or less",

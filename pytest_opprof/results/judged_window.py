@@ -34,7 +34,7 @@ from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, un
 _WORK_GREW = 1.01
 # From this number on, ops of one line are joined into one finding.
 _SHARED_OPS = 3
-# What a leak adds to, in the words of `QUANTITIES`.
+# The quantities that a leak adds to.
 _HELD = ("held_memory", "held_each_round", "leaked_memory")
 DEPENDS = "so the difference comes from tests that ran before"
 
