@@ -71,7 +71,7 @@ wheel:
 performance: $(VENV)/installed-test
 	$(BIN)/python -m pytest --opprof $(ARGS) tests/performance
 
-# Which random changes of the rules no test notices: make mutation ARGS="--number 120 --seed 3". Not in CI: about 15 s each.
+# Which random changes of the rules no test notices: make mutation ARGS="--number 120 --seed 3". Not in CI: 3 to 25 s each.
 mutation: $(VENV)/installed-test
 	$(BIN)/python benchmarks/mutation.py $(ARGS)
 

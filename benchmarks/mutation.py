@@ -196,7 +196,7 @@ def _run(tree: Path, arguments: list[str]) -> None:
     os.environ["PYTHONPATH"] = str(tree)
     sys.dont_write_bytecode = (tree / "pytest_opprof" / "__pycache__").exists()  # only the first run, without a change
     sys.path.insert(0, str(tree))
-    sys.modules["torch"] = None  # type: ignore[assignment]  # takes longer to import than the tests that need it not
+    sys.modules["torch"] = None  # type: ignore[assignment]  # its import takes longer than the tests, which do without
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

@@ -180,7 +180,8 @@ def _is_ours(path: Path) -> bool:
 
 def _is_baseline(path: Path) -> bool:
     """Tell whether a file is one of baselines, of calls or times: they begin with the environment."""
-    return _is_ours(path) and bool(_OF_BASELINES.match(_head(path)))
+    head = _head(path)
+    return bool(_OF_BASELINES.match(head) and _SCHEMA.search(head))
 
 
 def _head(path: Path) -> bytes:

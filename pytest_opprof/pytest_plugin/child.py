@@ -20,6 +20,7 @@ from ..processes.this_run import COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SI
 from ..results.plain import converted, plain
 from ..results.run_result import TestRecord
 from ..results.test_id import id_of
+from ..verdict.coarse import Coarse
 
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
@@ -66,15 +67,16 @@ class Fresh:
                 self._answer = answers[id_of(item)] = Measured()
                 self._config.stash[SITES] = id_of(item) in asked["sites"]
                 self._config.stash[COLD] = id_of(item) in asked["cold"]
+                run = session.config.hook.pytest_runtest_protocol
+                times: dict[str, Coarse | None] | None = None
                 if asked.get("repeats", False) and _shares_fixtures(item):
                     # Only a repeat with the same fixtures shows the work that an earlier test of the class had done.
-                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=item.parent)
+                    run(item=item, nextitem=item.parent)
                     times = {window.name: window.coarse for window in self._answer.windows}
-                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                run(item=item, nextitem=following)
+                if times is not None:
                     windows = self._answer.windows
                     self._answer.windows = [replace(each, coarse=times.get(each.name)) for each in windows]
-                else:
-                    session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 self._answer.python = self._config.stash.setdefault(COUNTED, {})
                 del self._config.stash[COUNTED]
 

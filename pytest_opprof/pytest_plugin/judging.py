@@ -411,12 +411,12 @@ class Judging:
         looks, _ = self.looks.at(test, "shows no op; re-running it in a fresh process to confirm", 1, afresh=True)
         self.looks.end([], agrees=False)
         seen = looks[0].windows.get(BODY) if looks else None
-        if seen is None or not any(base.warm):
-            return seen is not None and base.allows(seen)
+        if seen is None or base.allows(seen):
+            return seen is not None
         if base.alone is None:
-            return bool(seen.ops)
+            return any(base.warm) and bool(seen.ops)
         ops, facts = base.with_differences(base.alone)
-        return base.allows(seen) or replace(base, ops=ops, facts=facts).allows(seen)
+        return replace(base, ops=ops, facts=facts).allows(seen)
 
     def settled(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Judge windows that still look slower by fresh processes.

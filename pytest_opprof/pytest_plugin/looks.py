@@ -15,7 +15,6 @@ from ..frameworks.live.contract import Backend
 from ..measure.plan import Settings
 from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
-from ..profile.op_counts import Done
 from ..profile.op_profile import OpProfile
 from ..profile.timings import works_on_host
 from ..python_calls.counted import PythonCalls
@@ -121,11 +120,8 @@ def with_looks(
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
     was, now = (base.ops, base.all_facts), (window.numbers.counts, window.numbers.fact_ranges)
-    repeat: Done = was
-    alone = None
-    if any(base.warm):
-        repeat = base.with_differences(base.warm)
-        alone = base.with_differences(base.alone) if base.alone is not None else None
+    repeat = base.with_differences(base.warm)
+    alone = None if base.alone is None else base.with_differences(base.alone)
     if excused := excuse(was, now, seen, tolerances, repeat, alone):
         return replace(window, excused=excused)
     window = with_sites(window, looks[-1])

@@ -90,10 +90,14 @@ class Summary:
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
-        nothing = _UNFINISHED if self.marked else _UNMARKED
-        if settings.everything and self.ran:
-            nothing = _nothing_seen(settings.backends)
-        said = _counted(records) if records else _INTERRUPTED if self.is_cut else nothing
+        if records:
+            said = _counted(records)
+        elif self.is_cut:
+            said = _INTERRUPTED
+        elif settings.everything and self.ran:
+            said = _nothing_seen(settings.backends)
+        else:
+            said = _UNFINISHED if self.marked else _UNMARKED
         errors = [plural(len(self.errors), "error")] if self.errors else []
         yield ", ".join([said, *self.elsewhere, *errors])
 
