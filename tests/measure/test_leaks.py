@@ -76,6 +76,19 @@ def test_what_python_does_not_track_is_found_by_the_container_that_grows(
     assert held.startswith(f"held by Engine.{container} ({type(kept).__name__}), which grows at ")
 
 
+def test_a_leak_is_found_although_two_of_the_four_calls_free_more_than_it_keeps() -> None:
+    older = [[Handler() for _ in range(9)] for _ in range(2)]
+    frees = iter([*[False] * WARMUPS, True, False, True, False])
+
+    def call() -> None:
+        ENGINE.handlers.append(Handler())
+        if next(frees, False):
+            older.pop()
+
+    assert left_by(call).objects == {f"{__name__}.Handler": 1}
+    assert not older
+
+
 def test_a_dict_that_keeps_results_is_found() -> None:
     left = left_by(lambda: ENGINE.seen.update({object(): 1e6 + len(ENGINE.seen)}))
     assert left.objects == {"float": 1}
