@@ -51,8 +51,8 @@ def children() -> Children | None:
     alive: set[str] = set()
     for thread in threading.enumerate():
         try:
-            with open(f"/proc/self/task/{thread.native_id}/children", encoding="ascii") as file:
-                alive.update(file.read().split())
+            with open(f"/proc/self/task/{thread.native_id}/children", "rb", buffering=0) as file:
+                alive.update(file.read().decode().split())
         except OSError:
             pass  # the thread has ended, or the kernel is built without these files
     faults = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt

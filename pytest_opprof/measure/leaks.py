@@ -31,7 +31,6 @@ CALLS: Final = 4
 # For memory without a Python object: allocators round, and pools grow by pages.
 LEAST_BYTES: Final = 1 << 16
 _FRAMES: Final = 16
-_MOST_SETTLING: Final = 30
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 5
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
@@ -110,7 +109,7 @@ def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, i
     seen = array("q", bytes(8 * len(InUse._fields) * (CALLS + 1)))
     fields = range(len(InUse._fields))
     with _older_objects_apart():
-        _settle()
+        in_use()  # its first call loads modules
         for number in range(CALLS + 1):
             if number:
                 call()
@@ -125,17 +124,6 @@ def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, i
     # calls of four may free what others left (seen: +0, +2, +3, +0 where each call keeps a list).
     least = {name: max(each[2 if name == "blocks" else 1], 0) for name, each in zip(InUse._fields, grown)}
     return least, finalized
-
-
-def _settle() -> None:
-    """Ask for resources until that takes no more memory: in a new process each of the first 15 times keeps a block."""
-    blocks = [0, 0, sys.getallocatedblocks()]
-    for _ in range(_MOST_SETTLING):
-        gc.collect()
-        in_use()
-        blocks = [*blocks[1:], sys.getallocatedblocks()]
-        if len(set(blocks)) == 1:
-            return
 
 
 @contextmanager

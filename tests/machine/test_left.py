@@ -1,0 +1,29 @@
+"""The resources of a process, asked for in a new one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+
+@pytest.mark.processes
+def test_to_ask_takes_no_memory_which_would_look_like_a_leak() -> None:
+    asks = dedent("""
+        import gc
+        from array import array
+        from pytest_opprof.machine.left import in_use
+
+        in_use()  # loads modules
+        blocks = array("q", bytes(8 * 6))
+        for number in range(len(blocks)):
+            gc.collect()
+            blocks[number] = in_use().blocks
+        print({block - blocks[0] for block in blocks})
+        """)
+    untraced = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # keeps lines
+    said = subprocess.run([sys.executable, "-c", asks], env=untraced, capture_output=True, text=True, check=True)
+    assert said.stdout == "{0}\n"
