@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,10 @@ def add(commands: Any) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> bool:
-    for path in _files(arguments.dir):
+    paths = _files(arguments.dir)
+    if not paths:
+        print(terminal(f"no baselines in {arguments.dir}; record them: pytest --opprof-update"))
+    for path in paths:
         content = file.load(path)
         print(terminal(f"{path}  [{content.environment.full}]"))
         for test, windows in sorted(content.tests.items()):
@@ -239,4 +243,13 @@ def _files(root: Path) -> list[Path]:
         raise UsageError(
             f"there is no folder {root}; name another with --dir, or record baselines: pytest --opprof-update"
         )
+    # Below the folder of an environment, each module would seem to be another one: prune would remove its baselines.
+    for path in islice(filter(baselines_paths.has_calls, root.rglob("*.json")), 1):
+        try:
+            environment = file.load(path).environment.folder
+        except BaselineError:
+            break  # the command reports a broken file
+        if environment in (absolute := root.resolve()).parts:
+            whole = next(each for each in (absolute, *absolute.parents) if each.name == environment).parent
+            raise UsageError(f"{root} is only a part of a project's baselines; name their folder: --dir {whole}")
     return list(baselines_paths.files(root))

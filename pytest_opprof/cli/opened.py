@@ -132,6 +132,13 @@ class PartOfBaselines(Opened):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class BesideBaselines(Opened):
+    """The file of source lines or Python functions beside a baseline file; no command takes it."""
+
+    WHAT = "a file of source lines or Python functions, which belongs to the baseline file beside it"
+
+
 _Kind = TypeVar("_Kind", bound=Opened)
 
 
@@ -162,7 +169,10 @@ def _kind(path: Path, kinds: Sequence[type[Opened]]) -> tuple[type[Opened], Docu
         ) else Profiles, None
     if _is_ours(path):
         document = _document(path)
-        return BaselineFile if {"environment", "times"} & document.keys() else RunFile, document
+        if {"environment", "times"} & document.keys():
+            return BaselineFile, document
+        # A run has a list of its tests, these files have them by name.
+        return BesideBaselines if isinstance(document.get("tests"), dict) else RunFile, document
     return Profiles if Profiles in kinds or len(kinds) > 1 else kinds[0], None
 
 

@@ -149,6 +149,26 @@ def test_a_folder_that_is_not_there_is_bad_input(
     assert "there is no folder elsewhere" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("action", [["list"], ["check"], ["prune"], ["move", "test_m.py", "test_n.py"]])
+@pytest.mark.parametrize("part", ["", "tests"])
+def test_a_part_of_the_folder_is_refused_because_its_modules_would_seem_to_be_others(
+    kept: Path, capsys: pytest.CaptureFixture[str], action: list[str], part: str
+) -> None:
+    folder = kept / "baselines" / HERE.folder / part
+    folder.mkdir(exist_ok=True)
+    for path in () if folder.name == HERE.folder else folder.parent.glob("*.json"):
+        path.rename(folder / path.name)
+    assert main.main(["baselines", *action, "--dir", str(folder)]) == 2
+    said = f"opprof: {folder} is only a part of a project's baselines; name their folder: --dir {kept / 'baselines'}\n"
+    assert capsys.readouterr().err == said
+    assert len(list(folder.glob("*.json"))) == 2
+
+
+def test_list_says_that_a_folder_has_no_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["baselines", "list", "--dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"no baselines in {tmp_path}; record them: pytest --opprof-update\n"
+
+
 class TestALinkToElsewhere:
     """A repository may bring one, to files of whoever works in it."""
 

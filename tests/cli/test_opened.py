@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytest_opprof.baselines import paths
 from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.python_file import Functions
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.cli.main import main
 from pytest_opprof.cli.opened import BaselineFile, Opened, Profiles, RunFile, opened
@@ -13,6 +15,7 @@ from pytest_opprof.cli.reading import Asked
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
+from pytest_opprof.sites.places import Calls, Place, Site
 
 from .test_diff import FAKE, PROFILE, window, write
 
@@ -24,6 +27,8 @@ def holding(tmp_path: Path) -> dict[type[Opened], Path]:
     """A path of each kind."""
     store = Store(tmp_path / "baselines")
     store.put(FAKE, "t.py", "a", "body", WindowBaseline({"Cast": OpCounts(Range(2))}))
+    store.put_sites(FAKE, "t.py", "a", "body", {"Cast": {Site((Place("m.py", "f", "cast()"),)): Calls(2, 2)}})
+    store.put_functions(FAKE, "t.py", "a", "body", Functions.of({"m.f": 2}, {}))
     store.save()
     profile = tmp_path / "saved.json"
     profile.write_text(PROFILE)
@@ -89,6 +94,15 @@ def test_a_folder_inside_of_it_is_said_to_be_one_with_the_command_that_lists_bas
     assert main(command.replace("{}", str(folder)).split()) == 2
     said = capsys.readouterr().err
     assert f"{folder}: is a folder of baseline files, a part of a project's baselines: opprof baselines list" in said
+
+
+@pytest.mark.parametrize("of", [paths.sites_of, paths.python_of])
+def test_a_file_beside_baselines_is_none_of_a_run(
+    of: Callable[[Path], Path], holding: dict[type[Opened], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = of(holding[BaselineFile])
+    assert main(["show", str(path)]) == 2
+    assert f"{path}: is a file of source lines or Python functions, which belongs to" in capsys.readouterr().err
 
 
 def test_a_folder_of_runs_is_none_of_baselines(
