@@ -49,6 +49,7 @@ def test_an_asynchronous_backend_of_a_third_party_passes_all() -> None:
     assert check_backend(backend, backend.selfcheck_work()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "found"),
     [
@@ -148,6 +149,7 @@ def test_numpy_passes() -> None:
     assert checked("numpy") == [*NO_PROFILER, NO_FIRST_USE]
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.processes
 def test_torch_passes() -> None:

@@ -456,6 +456,7 @@ def entries(draw: st.DrawFn) -> WindowBaseline:
     return WindowBaseline(counted, {HERE: measured} if draw(st.booleans()) else {}, facts=draw(facts_kept))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(names, st.dictionaries(names, entries(), min_size=1, max_size=2), min_size=1, max_size=3))
 def test_any_baselines_survive_a_round_trip(
     tmp_path_factory: pytest.TempPathFactory, tests: dict[str, dict[str, WindowBaseline]]

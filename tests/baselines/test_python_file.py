@@ -16,6 +16,7 @@ NAMES = st.dictionaries(st.from_regex(r"[a-z]{1,3}(\\.[A-Za-z<>_]{1,4}){0,3}", f
 TEST = ("test_a", "body")
 
 
+@pytest.mark.slow
 @given(calls=NAMES, loops=NAMES)
 def test_what_is_written_is_read(
     tmp_path_factory: pytest.TempPathFactory, calls: dict[str, int], loops: dict[str, int]

@@ -250,6 +250,7 @@ def without_zero(sites: WindowSites) -> WindowSites:
     return {op: of_op for op, of_op in kept.items() if of_op}
 
 
+@pytest.mark.slow
 @given(changes)
 def test_any_sites_survive_a_round_trip(
     tmp_path_factory: pytest.TempPathFactory, changes: list[sites_file.SiteChange]

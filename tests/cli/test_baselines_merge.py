@@ -191,6 +191,7 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_two_branches_that_both_accepted_do_not_conflict(repository: Repository) -> None:
     put(repository.root, "test_x", Cast=2, Add=5, us=5)

@@ -132,6 +132,7 @@ def children(of: int) -> list[int]:
     return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @needs_proc
 @pytest.mark.parametrize(

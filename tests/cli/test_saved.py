@@ -790,6 +790,7 @@ class TestWhatCannotBeSeen:
         assert "calls are of the step with most" in run("diff", "b.json", "b.json")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the memory of a process")
 @pytest.mark.processes
 def test_a_profile_that_takes_more_memory_than_the_bound_is_one_error(run: Run) -> None:

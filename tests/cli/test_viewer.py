@@ -76,6 +76,7 @@ def test_the_browser_gets_the_trace_from_this_machine_and_the_command_ends(open_
     assert (tmp_path / "fetched").read_bytes() == TRAIN.read_bytes()
 
 
+@pytest.mark.slow
 def test_what_is_no_chrome_trace_is_made_one(open_: Open, tmp_path: Path) -> None:
     code, _, _ = ended(open_(str(HERE / "data/mindspore-cpu/2.10.0-py3.11/graph/forward"), "--port", "0"))
     document = json.loads((tmp_path / "fetched").read_text())
@@ -85,6 +86,7 @@ def test_what_is_no_chrome_trace_is_made_one(open_: Open, tmp_path: Path) -> Non
     assert (code, "does not tell when anything ran" in err) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_trace_that_opprof_wrote_is_served_as_it_is_and_is_no_profile(open_: Open, tmp_path: Path) -> None:
     for source, name in ((TRAIN, "x.trace.json.gz"), (shared("megengine/resnet18.json"), "sums.trace.json")):
         assert main(["convert", str(source), "-o", str(tmp_path / name)]) == 0

@@ -46,6 +46,7 @@ def opprof(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_the_example_passes_its_own_test(example: pytest.Pytester) -> None:
     example.makepyfile(test_opprof_zlib=TEST)
@@ -63,6 +64,7 @@ def test_its_ops_are_known_to_marks_and_commands(example: pytest.Pytester) -> No
     assert opprof("selfcheck", "--backend", "zlib").stdout.splitlines()[-1] == "opprof: 12 ok, 3 left out"
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_where_nothing_was_recorded_the_hint_is_the_backends(example: pytest.Pytester) -> None:
     example.makepyfile("import pytest\n@pytest.mark.op_budget(Compress=1)\ndef test_a(): pass\n")
@@ -75,6 +77,7 @@ def test_where_nothing_was_recorded_the_hint_is_the_backends(example: pytest.Pyt
     result.stdout.fnmatch_lines([f"*no test that passed ran an op that * {hint[:-1]}; opprof backends says*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "broken"),
     [
@@ -112,6 +115,7 @@ def test_a_run_that_does_not_measure_does_not_import_it(example: pytest.Pytester
     run(example).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_one_that_does_not_load_breaks_no_command_and_no_run_that_chose_another(example: pytest.Pytester) -> None:
     (example.path / "opprof_zlib.py").write_text("import no_such_framework", encoding="utf-8")

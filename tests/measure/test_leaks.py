@@ -89,6 +89,7 @@ def test_a_leak_is_found_although_two_of_the_four_calls_free_more_than_it_keeps(
     assert not older
 
 
+@pytest.mark.slow
 def test_a_dict_that_keeps_results_is_found() -> None:
     left = left_by(lambda: ENGINE.seen.update({object(): 1e6 + len(ENGINE.seen)}))
     assert left.objects == {"float": 1}

@@ -312,6 +312,7 @@ def test_a_revision_to_compare_with_is_reason_enough_to_measure(repository: pyte
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 with more calls*"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_package_that_both_sides_import_from_one_place_is_an_error(
     repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

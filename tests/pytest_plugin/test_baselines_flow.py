@@ -302,6 +302,7 @@ class TestStale:
             ["1 stale*", "  test_w.py::test_w window before [[]fake 1*"]
         )
 
+    @pytest.mark.slow
     @pytest.mark.processes
     def test_prune_removes_them_and_only_them(self, pytester: pytest.Pytester, suite: Suite) -> None:
         dry = pytester.run(*OPPROF, "baselines", "prune", "--dry-run", "--all-devices")

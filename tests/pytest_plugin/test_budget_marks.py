@@ -242,6 +242,7 @@ def work():
 MARKS = "@pytest.mark.opprof(rounds=4, warmup=2)\n{0}@pytest.mark.op_budget(Cast=0)\n{0}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -334,6 +335,7 @@ class TestA(unittest.TestCase):
     result.stdout.no_fnmatch_line("*op budget exceeded*")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [[], pytest.param(["-n2"], marks=pytest.mark.processes)])
 def test_every_test_is_measured_on_request_and_one_without_ops_is_left_alone_and_said(
     pytester: pytest.Pytester, suite: Suite, workers: list[str]

@@ -199,6 +199,7 @@ def test_the_first_use_in_a_process_or_of_a_fixture_is_told_from_a_change(
     suite("--opprof", "test_m.py::test_b").assert_outcomes(**{outcome: 1})
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_worker_confirms_by_itself(pytester: pytest.Pytester, suite: Suite) -> None:
     """With real processes: of two workers each has a first use, where one process had one."""

@@ -119,6 +119,7 @@ def test_what_fails_on_another_rank_is_in_the_files_that_rank_0_writes(model: Pa
     assert f"To accept this change: <code>{accept.format('test_m.py::test_a')}</code>" in summary
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_ranks_that_are_to_be_equal_fail_with_a_table(model: Path) -> None:
     run = Run(model, 3, ("--opprof", "--opprof-ranks=equal", "--opprof-json=run-{rank}.json"), ODD="2")

@@ -344,6 +344,7 @@ def test_ctrl_c_while_times_are_recorded_leaves_the_calls(
     assert json.loads((pytester.path / "run.json").read_text())["interrupted"]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_ctrl_c_while_a_fresh_process_runs_leaves_none_behind(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
@@ -357,6 +358,7 @@ def test_ctrl_c_while_a_fresh_process_runs_leaves_none_behind(
         os.kill(int(os.readlink("pid")), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
@@ -369,6 +371,7 @@ def test_a_fresh_process_that_hangs_is_ended_and_only_counts_are_kept(
         os.kill(int(os.readlink("pid")), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("in_the_fresh_process", "error"),
     [

@@ -89,6 +89,7 @@ def test_other_demands_of_a_run_are_reported_too(pytester: pytest.Pytester, flag
         result.stdout.fnmatch_lines(["would fail: no baseline for *test_m.py::test_kept*"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_damaged_baseline_file_is_said_and_fails_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_m=TESTS)

@@ -95,6 +95,7 @@ def test_a_body_whose_next_round_does_less_is_too(casting: Any, alone: None) -> 
     result.stdout.fnmatch_lines([LOOK, "where Cast comes from (2 calls):", f"     2  {PLACE}"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("has_baseline", [False, True])
 def test_calls_that_differ_in_a_fresh_process_are_told(
@@ -257,12 +258,14 @@ def test_after_the_allowance_of_a_run_no_process_is_started(
     assert asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_test_that_fails_alone_says_so(casting: Any, alone: None) -> None:
     result = casting(times=f"1 / 0 if {ELSEWHERE} else 1")
     result.stdout.fnmatch_lines(["source lines for Cast are unknown: failed: *ZeroDivisionError*"])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("flags", [["-n2"], ["-x"], ["-q", "--tb=short"], ["-p", "no:terminal", "--junit-xml=j.xml"]])
 def test_it_is_the_same_with(flags: list[str], casting: Any, alone: None, pytester: pytest.Pytester) -> None:

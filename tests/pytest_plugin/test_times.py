@@ -152,6 +152,7 @@ def test_what_happens_when_it_is_measured_once_more_is_not_what_comes_of_a_test(
         result.stdout.fnmatch_lines(["*in 6 processes*"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(pytest.version_tuple < (9, 0), reason="pytest has subtests from 9.0 on")
 @pytest.mark.processes
 def test_subtests_are_not_run_once_more_in_this_process(pytester: pytest.Pytester, suite: Suite) -> None:
@@ -284,6 +285,7 @@ def test_a_fresh_process_that_hangs_is_ended(
         os.kill(int(os.readlink("pid")), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_fresh_processes_leave_the_files_of_this_run_alone(pytester: pytest.Pytester, suite: Suite) -> None:
     recorded(pytester, suite)
@@ -316,6 +318,7 @@ def test_the_tolerance_is_the_marks_else_the_flags_and_that_of_ops_is_no_narrowe
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("once")
 @pytest.mark.parametrize(
     ("mark", "flags", "limits"),
@@ -427,6 +430,7 @@ NOT_COMPARED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "why"), NOT_COMPARED)
 def test_what_is_not_compared_passes_with_a_warning_and_fails_a_strict_run(
     pytester: pytest.Pytester, suite: Suite, change: Callable[[dict[str, dict[str, object]]], object], why: str

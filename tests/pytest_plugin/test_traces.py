@@ -100,6 +100,7 @@ def test_the_folder_may_stand_in_the_ini_file_and_be_made(pytester: pytest.Pytes
     assert len(found(pytester, "a/b")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_workers_write_each_its_own(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(

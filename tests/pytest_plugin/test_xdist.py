@@ -64,6 +64,7 @@ def test_verdicts_and_files_are_those_of_one_process(pytester: pytest.Pytester, 
         )
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.usefixtures("once")
 def test_times_measured_in_parallel_are_marked_and_not_judged(pytester: pytest.Pytester, suite: Suite) -> None:
@@ -82,6 +83,7 @@ def test_times_measured_in_parallel_are_marked_and_not_judged(pytester: pytest.P
     assert summary(suite("--opprof")) == "opprof: 3 tests measured, 1 ok, 1 over budget, 1 slower"
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_an_update_in_parallel_keeps_the_times_there_are(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +116,7 @@ def test_a_wrong_mark_stops_the_run(pytester: pytest.Pytester, suite: Suite) -> 
     assert "op_budget(Cast=-1): write a number" in result.stdout.str() + result.stderr.str()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_crashed_worker_loses_only_its_test(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester)

@@ -231,12 +231,14 @@ def test_two_sides_that_are_the_same_have_nothing_that_grew(sites: OpSites) -> N
     assert grown(sites, sites) == ()
 
 
+@pytest.mark.slow
 @given(SITES, SITES, st.randoms(use_true_random=False))
 def test_the_order_of_sites_does_not_matter(before: OpSites, now: OpSites, rng: random.Random) -> None:
     sides = [dict(rng.sample(sorted(side.items()), len(side))) for side in (before, now)]
     assert grown(*sides) == grown(before, now)
 
 
+@pytest.mark.slow
 @given(SITES, SITES)
 def test_lines_that_grew_have_the_calls_of_their_sites_and_all_that_an_op_has_more(
     before: OpSites, now: OpSites
@@ -255,6 +257,7 @@ def test_lines_that_grew_have_the_calls_of_their_sites_and_all_that_an_op_has_mo
     assert sum(each.more for each in found) >= more
 
 
+@pytest.mark.slow
 @given(SITES, SITES)
 def test_callers_of_a_line_have_no_more_than_it(before: OpSites, now: OpSites) -> None:
     def check(one: Grown) -> None:

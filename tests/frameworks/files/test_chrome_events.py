@@ -292,6 +292,7 @@ def test_the_head_of_anything_else_is_no_error(tmp_path_factory: pytest.TempPath
     assert head(Place(folder)) is None
 
 
+@pytest.mark.slow
 def test_a_recording_that_is_damaged_anywhere_is_read_or_refused(tmp_path: Path) -> None:
     content = gzip.decompress(CPU.read_bytes())
     chance = random.Random(0)

@@ -187,6 +187,7 @@ def test_on_a_narrow_page_rows_of_tables_are_cards(shown: Callable[..., Any]) ->
     wide.locator("#ops.cards-of").wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_thing_that_the_keyboard_reaches_skips_to_what_the_page_is_about(
     shown: Callable[..., Any], name: str
@@ -275,6 +276,7 @@ def test_without_scripts_all_can_be_read(shown: Callable[..., Any]) -> None:
     assert page.locator("#t3 table").first.is_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_under_the_policy_of_jenkins_all_can_be_read(shown: Callable[..., Any], name: str) -> None:
     page = shown(name, policy=JENKINS, offline=False)

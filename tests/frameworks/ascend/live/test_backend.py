@@ -554,6 +554,7 @@ def torch_npu_profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_backends_also_where_records_come_late(
     npu: Npu, backend: AscendBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

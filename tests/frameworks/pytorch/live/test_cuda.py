@@ -145,6 +145,7 @@ def test_kernels_that_no_op_launched_are_ops_by_themselves(name: str) -> None:
     assert {op for op in {*ours, *theirs} - collectives if ours.get(op) != theirs.get(op)} == set()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_step_with_cuda_graphs_and_unlinked_kernels_is_lost() -> None:
     path = shared("torch-cuda/hta_a100_rank0_shapes.json.gz")
     session = recorded(path)
@@ -196,6 +197,7 @@ def test_every_kernel_of_a_recording_is_there_with_its_time_stream_grid_and_bloc
     assert of_ops == {op: ns or of_ops[op] for op, (_, ns) in numbers(profile).items() if op in of_ops}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_grid_and_block_are_found_in_the_text_that_kineto_writes(name: str) -> None:
     text = gzip.decompress(shared(f"torch-cuda/{name}.json.gz").read_bytes()).decode()

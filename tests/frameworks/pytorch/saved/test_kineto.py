@@ -313,6 +313,7 @@ def test_no_kernel_of_a_cuda_trace_is_lost_or_counted_twice(
     assert sum(launched.calls for launched in trace.launches if "Launch" in launched.type) == len(launches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hta_alexnet_2023", "hta_sampled_rank-0", "kineto_resnet50_v100_2021.pt.trace"])
 def test_the_mean_of_calls_lies_between_the_shortest_and_the_longest(name: str) -> None:
     trace = read(shared(f"torch-cuda/{name}.json.gz"))
