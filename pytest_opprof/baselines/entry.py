@@ -66,6 +66,11 @@ class WindowBaseline:
         """The facts of the window as a whole."""
         return {**derived(self.ops), **self.facts}
 
+    @property
+    def done(self) -> Done:
+        """The calls and all facts."""
+        return self.ops, self.all_facts
+
     def with_differences(self, other: Done) -> Done:
         """Return all calls and facts of another run, from its differences: `warm` or `alone`."""
         ops = {op: each for op, each in {**self.ops, **other[0]}.items() if each.calls.most}

@@ -34,15 +34,14 @@ def judged(base: Side, now: Side, arguments: argparse.Namespace) -> dict[tuple[s
     top = 0 if of_profiles else 5 if arguments.top is None else arguments.top
     found = {}
     for key, (before, after) in pairs.items():
-        facts = before.entry.comparable(after.entry.python).all_facts, after.entry.all_facts
-        done = before.entry.ops, after.entry.ops
+        done = before.entry.comparable(after.entry.python).done, after.entry.done
         if of_profiles:
             timing = _of_one_process(base, now, (before, after), tolerances)
-            diff = compare(*done, timing, tolerances, top, facts, base.then(now))
+            diff = compare(*done, timing, tolerances, top, base.then(now))
         else:
             rule = Rule(tolerances, base=base.called)
             timing = _of_processes(before, after, rule, ignore_noise=arguments.ignore_noise)
-            diff = compare_counts_first(*done, timing, tolerances, top, facts, base.then(now))
+            diff = compare_counts_first(*done, timing, tolerances, top, base.then(now))
         found[key] = JudgedWindow(after.numbers, diff=diff)
         if why := other_versions(before.entry.python, after.entry.python):
             found[key] = found[key].with_remark(f"calls of Python functions not compared: {why}")

@@ -14,7 +14,7 @@ from ..errors import BackendError
 from ..frameworks.live.lines import LINES
 from ..machine.load import QUIET_PATIENCE_S, Watch, quiet_again
 from ..measure.plan import Settings
-from ..profile.op_counts import OpCounts, facts_in_all, in_all
+from ..profile.op_counts import OpCounts, in_all
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
 from ..results.run_result import TestRecord
@@ -371,16 +371,15 @@ class _Window:
     @property
     def varies(self) -> bool:
         """Whether an op did more in one process than in another: with random sizes, numbers of calls may vary, too."""
-        if any(each.some_vary for each in in_all([entry.ops for entry in self._seen]).values()):
-            return True
-        facts = facts_in_all([entry.all_facts for entry in self._seen])
-        return any(name in facts and facts[name].varies for name in OF_PYTHON)
+        ops, facts = in_all([entry.done for entry in self._seen])
+        return any(each.some_vary for each in ops.values()) or any(
+            name in facts and facts[name].varies for name in OF_PYTHON
+        )
 
     def keep_calls_that_vary(self) -> dict[str, OpCounts]:
         """Store, and return, the calls and work of each op that differ between processes."""
-        ops = in_all([entry.ops for entry in self._seen])
+        ops, facts = in_all([entry.done for entry in self._seen])
         vary = self.result.vary | {op: each for op, each in ops.items() if each.some_vary}
-        facts = facts_in_all([entry.all_facts for entry in self._seen])
         facts_vary = {name: each for name, each in facts.items() if each.varies}
         self.test.windows[self._index] = replace(self.result, vary=vary, facts_vary=facts_vary)
         if vary:

@@ -115,15 +115,17 @@ def facts_in_all(processes: Sequence[Mapping[str, Range]]) -> dict[str, Range]:
     }
 
 
-def in_all(processes: Sequence[Mapping[str, OpCounts]]) -> dict[str, OpCounts]:
-    """Return the counts of each op in all *processes*; they vary if the worst round is not the same in each."""
+def in_all(processes: Sequence[Done]) -> Done:
+    """Return the counts of each op in all *processes*, and the facts that all know; they vary if the worst round is not
+    the same in each.
+    """
 
     def known(ranges: Sequence[Range | None]) -> Range | None:
         return joined([each for each in ranges if each]) if all(ranges) else None
 
     found = {}
-    for op in dict.fromkeys(op for ops in processes for op in ops):
-        every = [each.get(op, GONE) for each in processes]
+    for op in dict.fromkeys(op for ops, _ in processes for op in ops):
+        every = [ops.get(op, GONE) for ops, _ in processes]
         ran = [each for each in every if each.calls.most]
         dtypes = {name for each in ran for name in each.by_dtypes} if all(each.dtypes for each in ran) else set()
         found[op] = OpCounts(
@@ -132,7 +134,7 @@ def in_all(processes: Sequence[Mapping[str, OpCounts]]) -> dict[str, OpCounts]:
             known([each.bytes for each in every]),
             known([each.flops for each in every]),
         )
-    return found
+    return found, facts_in_all([facts for _, facts in processes])
 
 
 def counts_of(profile: OpProfile) -> dict[str, OpCounts]:

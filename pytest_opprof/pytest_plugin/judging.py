@@ -467,9 +467,8 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
-    base, now = _comparable(base, window), (window.numbers.counts, window.numbers.fact_ranges)
-    facts = base.all_facts, now[1]
-    diff = compare_counts_first(base.ops, now[0], timing, plan.tolerances, plan.top, facts)
+    base, now = _comparable(base, window), window.numbers.done
+    diff = compare_counts_first(base.done, now, timing, plan.tolerances, plan.top)
     if any(base.warm):
         diff = without_first_uses(diff, base.with_differences(base.warm), now)
     return replace(window, diff=diff)

@@ -119,7 +119,7 @@ def with_looks(
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
-    was, now = (base.ops, base.all_facts), (window.numbers.counts, window.numbers.fact_ranges)
+    was, now = base.done, window.numbers.done
     repeat = base.with_differences(base.warm)
     alone = None if base.alone is None else base.with_differences(base.alone)
     if excused := excuse(was, now, seen, tolerances, repeat, alone):

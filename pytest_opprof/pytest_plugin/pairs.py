@@ -15,7 +15,7 @@ from ..errors import BackendError
 from ..measure.plan import TestPlan
 from ..processes.recording import CALL_PROCESSES
 from ..processes.turns import SideRun
-from ..profile.op_counts import facts_in_all, in_all
+from ..profile.op_counts import in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
 from ..python_calls.causes import Before
@@ -251,15 +251,11 @@ class Found:
         pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         return compare_counts_first(
-            in_all([entry.ops for entry in before]),
-            in_all([entry.ops for entry in after]),
+            in_all([entry.comparable(after[0].python).done for entry in before]),
+            in_all([entry.done for entry in after]),
             self._timing(test, window, plan.tolerances),
             plan.tolerances,
             plan.top,
-            (
-                facts_in_all([entry.comparable(after[0].python).all_facts for entry in before]),
-                facts_in_all([entry.all_facts for entry in after]),
-            ),
             self._revision.removeprefix("the "),
         )
 

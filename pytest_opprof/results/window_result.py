@@ -153,6 +153,11 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The calls and work of each op."""
         return {op: each.counts for op, each in self.ops.items()}
 
+    @property
+    def done(self) -> Done:
+        """The calls and all facts."""
+        return self.counts, self.fact_ranges
+
 
 class RowResult(Changed, Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The change of an op, of the time outside ops, or of a fact of the window, since the baseline."""

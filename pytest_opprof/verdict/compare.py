@@ -229,17 +229,9 @@ class Diff:
 
 
 def compare(
-    base: Mapping[str, OpCounts],
-    now: Mapping[str, OpCounts],
-    timing: TimingVerdict,
-    tolerances: Tolerances,
-    top: int = 0,
-    facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
-    then: str = "baseline",
+    base: Done, now: Done, timing: TimingVerdict, tolerances: Tolerances, top: int = 0, then: str = "baseline"
 ) -> Diff:
-    """Compare the calls of a window *now* with its *base*, and add the judged times.
-
-    *facts* are the `verdict.facts` that each side knows; *then* names the base.
+    """Compare the calls and facts of a window *now* with its *base*, and add the judged times; *then* names the base.
 
     Calls are compared exactly, at the worst round if rounds differ.
     """
@@ -247,10 +239,11 @@ def compare(
     unjudged = timing.verdict in _UNJUDGED
     # An op with a regression in counts is not blamed for its time as well.
     rows = []
-    for op in sorted({*base, *now, *before.ops_ns, *after.ops_ns}):
-        verdict, why, work = _by_calls(base.get(op), now.get(op)), "", NOTHING
-        if op in base and op in now and not verdict.is_regression:
-            work = compared(op, base[op], now[op], tolerances.work)
+    for op in sorted({*base[0], *now[0], *before.ops_ns, *after.ops_ns}):
+        old, new = base[0].get(op), now[0].get(op)
+        verdict, why, work = _by_calls(old, new), "", NOTHING
+        if old and new and not verdict.is_regression:
+            work = compared(op, old, new, tolerances.work)
             # Fewer calls with less work are reported as fewer calls. Two convolutions joined into one can do 31 times
             # the work.
             of_its_own = verdict is Verdict.OK or work.verdict.is_regression
@@ -262,8 +255,8 @@ def compare(
             why = "" if op in timing.ops else tolerances.excuse(op, before, after, timing.intervals.get(op))
         why = VARIES if work.is_unjudged else "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
-        rows.append(Row(op, base.get(op), now.get(op), before.ns(op), after.ns(op), verdict, why, change, work))
-    rows += [*_of_facts(rows, *facts, tolerances.work)]
+        rows.append(Row(op, old, new, before.ns(op), after.ns(op), verdict, why, change, work))
+    rows += [*_of_facts(rows, base[1], now[1], tolerances.work)]
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
@@ -312,25 +305,19 @@ def _change(base_ns: int | None, now_ns: int | None, between: tuple[float, float
 
 
 def compare_counts_first(
-    base: Mapping[str, OpCounts],
-    now: Mapping[str, OpCounts],
-    timing: TimingVerdict,
-    tolerances: Tolerances,
-    top: int = 0,
-    facts: tuple[Mapping[str, Range], Mapping[str, Range]] = ({}, {}),
-    then: str = "baseline",
+    base: Done, now: Done, timing: TimingVerdict, tolerances: Tolerances, top: int = 0, then: str = "baseline"
 ) -> Diff:
     """Compare like `compare`, but call no window slower that does more, because more work takes more time anyway."""
-    diff = compare(base, now, timing, tolerances, top, facts, then)
+    diff = compare(base, now, timing, tolerances, top, then)
     if not diff.verdict.does_more or timing.why:
         return diff
     shown = TimingVerdict(Verdict.INCOMPARABLE, "its calls changed", timing.base, timing.now, timing.processes)
-    return compare(base, now, shown, tolerances, top, facts, then)
+    return compare(base, now, shown, tolerances, top, then)
 
 
 def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]:
     """Return the changed ops and facts of a window against its *base*, without regard to times."""
-    rows = compare(base[0], now[0], _UNTIMED, tolerances, facts=(base[1], now[1])).rows
+    rows = compare(base, now, _UNTIMED, tolerances).rows
     return {row.op: row.verdict for row in rows if row.verdict.is_change}
 
 

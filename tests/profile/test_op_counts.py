@@ -131,7 +131,7 @@ def test_what_all_processes_did_is_known_of_each_op_that_any_of_them_called() ->
         "Add": once(3, dtypes={"float32": Range(1, 1), "int64": Range(2, 2)}, bytes=Range(9, 9)),
         "Cast": once(1, dtypes={"int64->float32": Range(1, 1)}, bytes=Range(4, 4), flops=Range(0, 0)),
     }
-    found = in_all([first, second])
+    found, _ = in_all([(first, {}), (second, {})])
     assert found["Add"] == OpCounts(
         Range(2, 3, True),
         {"float32": Range(1, 2, varies=True), "int64": Range(0, 2, varies=True)},
@@ -143,10 +143,11 @@ def test_what_all_processes_did_is_known_of_each_op_that_any_of_them_called() ->
         Range(0, 1, True), {"int64->float32": Range(0, 1, varies=True)}, Range(0, 4, varies=True), Range(0, 0)
     )
     assert list(found) == ["Add", "Cast"]
-    assert in_all([first, first]) == first
+    facts = {"peak_memory": SIX}
+    assert in_all([(first, facts), (first, facts)]) == (first, facts)
     untold = {"Add": once(2)}
-    assert in_all([first, untold]) == {"Add": once(2)}
-    assert in_all([]) == {}
+    assert in_all([(first, facts), (untold, {})]) == ({"Add": once(2)}, {})
+    assert in_all([]) == ({}, {})
 
 
 def test_calls_of_a_profile_have_the_range_of_its_rounds() -> None:

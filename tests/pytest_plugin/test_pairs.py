@@ -352,7 +352,7 @@ def test_wall_time_that_is_judged_round_by_round_is_not_judged_coarsely(pairs: R
     run.add(took(run, 12, rounds=10), took(run, 3900, rounds=10))
     assert run.found.suspects(TestRun.of(run.item))  # the fake device's time is of its ops alone
     made = window(NS)
-    judged = compare({}, {}, judge_pairs([(made.processes[0],) * 2] * 5), PAIRS)
+    judged = compare(({}, {}), ({}, {}), judge_pairs([(made.processes[0],) * 2] * 5), PAIRS)
     assert is_judged(judged)
     assert not is_judged(replace(judged, wall=True))
 

@@ -31,7 +31,7 @@ def record_of(
         if before is not None:
             base = profile_of([(op, 1000) for op, calls in before.items() for _ in range(calls)])
             unjudged = TimingVerdict(Verdict.INCOMPARABLE, "one round")
-            diff = compare(counts_of(base), counts_of(profile), unjudged, STORED)
+            diff = compare((counts_of(base), {}), (counts_of(profile), {}), unjudged, STORED)
         budget = Budget.parse([], limits)
         limited = [limit for limit, _ in budget.judged(profile)]
         judged.append(JudgedWindow(WindowNumbers.of(name, profile), budget.check(profile), diff, limits=limited))

@@ -31,7 +31,7 @@ def timed(profile: OpProfile, processes: int) -> list[ProcessTimes]:
 
 def diff_of(base: OpProfile, now: OpProfile) -> Diff:
     timing = judge(timed(base, 3), timed(now, 6))
-    return compare(WindowBaseline.of(base, "").ops, WindowBaseline.of(now, "").ops, timing, STORED, top=1)
+    return compare((WindowBaseline.of(base, "").ops, {}), (WindowBaseline.of(now, "").ops, {}), timing, STORED, top=1)
 
 
 def report(
@@ -175,7 +175,10 @@ def test_what_was_not_judged_is_not_ok() -> None:
     assert noisy.diff
     timing = replace(noisy.diff.timing, verdict=Verdict.NOISY, why="noise", ops={})
     calls = noisy.numbers.counts
-    assert verdicts(replace(noisy, diff=compare(calls, calls, timing, STORED))) == {"Mul": "not judged", "Cast": ""}
+    assert verdicts(replace(noisy, diff=compare((calls, {}), (calls, {}), timing, STORED))) == {
+        "Mul": "not judged",
+        "Cast": "",
+    }
 
 
 def test_rows_without_a_verdict_are_cut_whatever_they_cost_more() -> None:
@@ -229,7 +232,7 @@ def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
 def test_rounds_whose_times_could_not_be_judged_say_why() -> None:
     profile = profile_of(*[BASE] * 10)
     calls = WindowBaseline.of(profile, "").ops
-    diff = compare(calls, calls, judge([], timed(profile, 1)), STORED)
+    diff = compare((calls, {}), (calls, {}), judge([], timed(profile, 1)), STORED)
     window = JudgedWindow(WindowNumbers.of("body", profile), diff=diff)
     assert (window.untimed, window.times_judged) == (
         "the baseline has no times (pytest --opprof-update records them)",

@@ -73,7 +73,7 @@ def test_it_says_what_the_terminal_says_of_a_finding() -> None:
     numbers = WindowNumbers.of("body", profile_of([("Cast", 1000)] * 3))
     judged = JudgedWindow(
         numbers,
-        diff=compare(base, now, TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED),
+        diff=compare((base, {}), (now, {}), TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED),
         looked="not confirmed in a fresh process: it was lost",
         sites_lost="the 60 s limit was reached",
         trace_lacks="work of a GPU",

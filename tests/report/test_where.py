@@ -54,7 +54,7 @@ def window(
     diff = None
     if base is not None:
         entry = WindowBaseline.of(profile(**base), "")
-        diff = compare(entry.ops, numbers.counts, judge((), ()), STORED)
+        diff = compare((entry.ops, {}), (numbers.counts, {}), judge((), ()), STORED)
     return JudgedWindow(
         structs.replace(numbers, sites=dict(sites)),
         Budget.parse([], budget).check(found),
@@ -195,7 +195,7 @@ def working(
     for side in (before, now):
         sites.append({"MatMul": tuple(at(n, c, flops=f, bytes=b) for n, (c, f, b) in enumerate(side, 1))})
         calls, flops, nbytes = (sum(each or 0 for each in column) for column in zip(*side))
-        ops.append({"MatMul": with_work(calls, flops, nbytes)})
+        ops.append(({"MatMul": with_work(calls, flops, nbytes)}, {}))
     numbers = structs.replace(WindowNumbers.of("body", profile(MatMul=1)), sites=sites[1])
     diff = compare(*ops, judge((), ()), STORED)
     return JudgedWindow(numbers, (), diff, base_sites=kept_sites(sites[0]))

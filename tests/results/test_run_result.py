@@ -108,7 +108,9 @@ def test_totals_are_of_what_is_known() -> None:
 
 def test_a_window_keeps_what_became_of_each_op_and_what_its_findings_are_about() -> None:
     base = profile_of([("Cast", 5), ("Add", 70), ("Exp", 1)])
-    diff = compare(counts_of(base), counts_of(PROFILE), TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED)
+    diff = compare(
+        (counts_of(base), {}), (counts_of(PROFILE), {}), TimingVerdict(Verdict.INCOMPARABLE, "one round"), STORED
+    )
     budget = list(Budget.parse([], {"Add": 0}).check(PROFILE))
     found = JudgedWindow(WindowNumbers.of("body", PROFILE), budget, diff).result("CPU", parallel=False, compared=True)
     assert [(each.rule, each.op) for each in found.findings] == [("calls", "Add"), ("more calls", "Cast")]

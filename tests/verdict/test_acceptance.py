@@ -96,14 +96,14 @@ def test_trailers_are_found_where_a_squash_puts_them() -> None:
     ],
 )
 def test_as_many_calls_more_as_accepted_pass_and_one_more_fails(text: str, now: int, is_accepted: bool) -> None:
-    diff = compare({"Cast": OpCounts(Range(2))}, {"Cast": OpCounts(Range(now))}, UNTIMED, PAIRS)
+    diff = compare(({"Cast": OpCounts(Range(2))}, {}), ({"Cast": OpCounts(Range(now))}, {}), UNTIMED, PAIRS)
     found = accepted([parsed(text, COMMIT)], "test_a.py::test_x", diff)
     assert list(found) == ["Cast"] * is_accepted
 
 
 def test_a_slower_window_is_accepted_as_time() -> None:
     slower = TimingVerdict(Verdict.SLOWER, total=Verdict.SLOWER)
-    diff = compare({"Cast": OpCounts(Range(2))}, {"Cast": OpCounts(Range(2))}, slower, PAIRS)
+    diff = compare(({"Cast": OpCounts(Range(2))}, {}), ({"Cast": OpCounts(Range(2))}, {}), slower, PAIRS)
     assert list(accepted([parsed("time", COMMIT)], "t", diff)) == ["time"]
     assert not accepted([parsed("Cast", COMMIT)], "t", diff)
 

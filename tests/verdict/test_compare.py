@@ -51,7 +51,7 @@ def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[ProcessTi
 
 def diff(base: Table, now: Table, top: int = 2, processes: int = 6) -> Diff:
     timing = judge(timed(base, 3), timed(now, processes), Rule(LIMITS))
-    return compare(counted(base), counted(now), timing, LIMITS, top)
+    return compare((counted(base), {}), (counted(now), {}), timing, LIMITS, top)
 
 
 def findings(found: Diff) -> list[str]:
@@ -92,9 +92,11 @@ def test_a_number_that_breaks_a_limit_too_is_one_finding_with_both() -> None:
 def test_a_range_of_calls_is_judged_at_its_worst() -> None:
     untimed = unjudged("one round", [])
     base = {"Cast": OpCounts(Range(8, 10))}
-    assert compare(base, {"Cast": OpCounts(Range(10))}, untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
-    assert findings(compare(base, {"Cast": OpCounts(Range(10))}, untimed, LIMITS)) == []
-    assert findings(compare(base, {"Cast": OpCounts(Range(8, 11))}, untimed, LIMITS)) == [
+    assert (
+        compare((base, {}), ({"Cast": OpCounts(Range(10))}, {}), untimed, LIMITS).total.verdict is Verdict.INCOMPARABLE
+    )
+    assert findings(compare((base, {}), ({"Cast": OpCounts(Range(10))}, {}), untimed, LIMITS)) == []
+    assert findings(compare((base, {}), ({"Cast": OpCounts(Range(8, 11))}, {}), untimed, LIMITS)) == [
         "Cast: 8..11 calls (baseline: 8..10)"
     ]
 
@@ -119,7 +121,7 @@ def test_the_limit_that_is_said_is_that_of_the_op() -> None:
     tolerances = replace(LIMITS, of_op={"MatMul": 0.4})
     base, now = timed({"MatMul": (1, 400)}, 3), timed({"MatMul": (1, 600)})
     calls = {"MatMul": OpCounts(Range(1))}
-    (of_op, _) = findings(compare(calls, calls, judge(base, now, Rule(tolerances)), tolerances))
+    (of_op, _) = findings(compare((calls, {}), (calls, {}), judge(base, now, Rule(tolerances)), tolerances))
     assert of_op == "device time of MatMul: 400 us -> 600 us (+50%), limit 40%"
 
 
@@ -129,7 +131,7 @@ def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -
         unjudged("in parallel", timed(now), timed(base, 3)),
         replace(judge(timed(base, 3), timed(now, 6)), verdict=Verdict.NOISY, why="in parallel"),
     ):
-        found = compare(counted(base), counted(now), replace(timing, ops={}), LIMITS, 2)
+        found = compare((counted(base), {}), (counted(now), {}), replace(timing, ops={}), LIMITS, 2)
         assert (found.times, found.verdict) == ("in parallel", timing.verdict)
         assert (found.total.base_ns, found.total.now_ns) == (400_000, 900_000)
         assert (findings(found), list(found.improvements()), found.times_changed) == ([], [], False)
@@ -139,16 +141,18 @@ def test_a_change_that_its_limits_let_pass_says_which() -> None:
     base, now = {"Add": (1, 400), "Exp": (1, 4), "Log": (1, 100)}, {"Add": (1, 499), "Exp": (1, 8), "Log": (1, 105)}
     assert {row.op: row.why for row in diff(base, now).rows} == {"Add": "", "Exp": "below 5 us", "Log": ""}
     agreed = judge(timed(base, 3), timed({**base, "Add": (1, 900)}, 6), Rule(LIMITS))
-    (row,) = (row for row in compare(counted(base), counted(base), agreed, LIMITS).rows if row.op == "Add")
+    (row,) = (row for row in compare((counted(base), {}), (counted(base), {}), agreed, LIMITS).rows if row.op == "Add")
     assert (row.verdict, row.why) == (Verdict.SLOWER, "")
     calls = counted(base)
-    (row,) = (row for row in compare(calls, calls, replace(agreed, ops={}), LIMITS).rows if row.op == "Add")
+    (row,) = (row for row in compare((calls, {}), (calls, {}), replace(agreed, ops={}), LIMITS).rows if row.op == "Add")
     assert (row.verdict, row.why) == (Verdict.OK, "not confirmed")
 
 
 def test_an_op_whose_time_was_not_judged_is_not_called_ok() -> None:
     base, now = {"Add": (1, 400), "Exp": (1, 4)}, {"Add": (1, 900), "Exp": (1, 4)}
-    found = compare(counted(base), counted(now), unjudged("in parallel", timed(now), timed(base, 3)), LIMITS)
+    found = compare(
+        (counted(base), {}), (counted(now), {}), unjudged("in parallel", timed(now), timed(base, 3)), LIMITS
+    )
     assert [(row.verdict, row.why) for row in found.rows] == [
         (Verdict.INCOMPARABLE, "not judged"),
         (Verdict.INCOMPARABLE, ""),
@@ -168,7 +172,7 @@ def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_numb
         ops = {op: tuple(round(ns * by) for ns in base.ops_ns[op]) for op, by in (("Add", add), ("Exp", exp))}
         pairs.append((base, replace(base, total_ns=tuple(round(ns * whole) for ns in base.total_ns), ops_ns=ops)))
     calls = {"Add": OpCounts(Range(1)), "Exp": OpCounts(Range(1))}
-    found = compare(calls, calls, judge_pairs([*pairs, *pairs[1:]]), PAIRS)
+    found = compare((calls, {}), (calls, {}), judge_pairs([*pairs, *pairs[1:]]), PAIRS)
     assert findings(found) == [
         "device time of Add: 400 us -> 652 us, +39% to +114%, limit 15%, in 8 of 9 pairs of processes",
         "device time of Exp: 400 us -> 608 us, +52% (51 to 53), limit 15%, in 9 pairs of processes",
@@ -183,7 +187,7 @@ def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_n
         ops = {op: tuple(round(ns * by) for ns in samples) for op, samples in base.ops_ns.items()}
         pairs.append((base, replace(base, ops_ns=ops)))
     calls = {"Add": OpCounts(Range(1)), "Exp": OpCounts(Range(1))}
-    found = compare(calls, calls, judge_pairs(pairs), PAIRS)
+    found = compare((calls, {}), (calls, {}), judge_pairs(pairs), PAIRS)
     assert {row.op: (row.verdict, row.why, row.change) for row in found.rows} == {
         "Add": (Verdict.OK, "unclear", "-20% to +50%"),
         "Exp": (Verdict.OK, "", "-20% to +50%"),
@@ -191,7 +195,7 @@ def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_n
 
 
 def test_calls_are_judged_though_times_are_not() -> None:
-    found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", []), LIMITS)
+    found = compare((counted({"Add": (1, 0)}), {}), (counted({"Add": (2, 0)}), {}), unjudged("in parallel", []), LIMITS)
     assert (found.verdict, found.times) == (Verdict.MORE, "in parallel")
 
 
@@ -223,7 +227,11 @@ def test_more_work_comes_after_more_calls_by_its_factor() -> None:
 
     base = {"Add": OpCounts(Range(1)), "Conv": of(9_000_000), "MatMul": of(10_000)}
     now = {"Add": OpCounts(Range(2)), "Conv": of(18_000_000), "MatMul": of(40_000)}
-    assert [row.op for row in compare(base, now, unjudged("in parallel", []), LIMITS).rows] == ["Add", "MatMul", "Conv"]
+    assert [row.op for row in compare((base, {}), (now, {}), unjudged("in parallel", []), LIMITS).rows] == [
+        "Add",
+        "MatMul",
+        "Conv",
+    ]
 
 
 def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:
@@ -243,10 +251,12 @@ def test_a_change_of_the_top_ops_is_told() -> None:
     assert diff(base, base).top_change == ""
     calls = counted(base)
     shown = unjudged("in parallel", timed(now), timed(base))
-    assert compare(calls, calls, shown, LIMITS, top=2).top_change == ""
+    assert compare((calls, {}), (calls, {}), shown, LIMITS, top=2).top_change == ""
     noisy = replace(judge(timed(base, 3), timed(now), Rule(LIMITS)), verdict=Verdict.NOISY)
-    assert compare(calls, calls, noisy, LIMITS, top=2).top_change == ""
-    assert compare(calls, calls, replace(noisy, verdict=Verdict.OK, base=None), LIMITS, top=2).top_change == ""
+    assert compare((calls, {}), (calls, {}), noisy, LIMITS, top=2).top_change == ""
+    assert (
+        compare((calls, {}), (calls, {}), replace(noisy, verdict=Verdict.OK, base=None), LIMITS, top=2).top_change == ""
+    )
 
 
 def test_a_total_that_is_too_noisy_for_a_verdict_is_shown() -> None:
@@ -257,8 +267,8 @@ def test_a_total_that_is_too_noisy_for_a_verdict_is_shown() -> None:
         (Verdict.INCOMPARABLE, ""),
     ):
         timing = replace(unjudged("", now, base), verdict=verdict)
-        assert compare({}, {}, timing, LIMITS).seen == shown
-    assert compare({}, {}, TimingVerdict(Verdict.NOISY), LIMITS).seen == ""
+        assert compare(({}, {}), ({}, {}), timing, LIMITS).seen == shown
+    assert compare(({}, {}), ({}, {}), TimingVerdict(Verdict.NOISY), LIMITS).seen == ""
 
 
 @pytest.mark.parametrize(
@@ -273,7 +283,7 @@ def test_a_total_that_is_too_noisy_for_a_verdict_is_shown() -> None:
 )
 def test_a_slower_time_says_how_many_of_the_processes_were_undisturbed(processes: int, clean: int, said: str) -> None:
     timing = replace(judge(timed({"A": (1, 400)}, 3), timed({"A": (1, 900)}), Rule(LIMITS)), ops={})
-    found = compare({}, {}, replace(timing, processes=processes, clean=clean), LIMITS)
+    found = compare(({}, {}), ({}, {}), replace(timing, processes=processes, clean=clean), LIMITS)
     assert findings(found)[0] == f"device time: 400 us -> 900 us (+125%), limit 13%{said}"
 
 
@@ -289,14 +299,14 @@ def test_calls_that_do_more_are_not_called_slower_as_well() -> None:
     timing = judge(timed({"Add": (1, 400)}, 3), timed({"Add": (1, 900)}, 6), Rule(LIMITS))
     assert timing.verdict is Verdict.SLOWER
     same, more, fewer = ({"Add": OpCounts(Range(calls))} for calls in (2, 3, 1))
-    found = compare_counts_first(same, more, timing, LIMITS, then="HEAD~1")
+    found = compare_counts_first((same, {}), (more, {}), timing, LIMITS, then="HEAD~1")
     assert findings(found) == ["Add: 3 calls (HEAD~1: 2)"]
     assert (found.times, found.total.verdict) == ("its calls changed", Verdict.INCOMPARABLE)
     assert (found.total.base_ns, found.total.now_ns) == (400_000, 900_000)
     for now in (same, fewer):
-        assert compare_counts_first(same, now, timing, LIMITS).total.verdict is Verdict.SLOWER
+        assert compare_counts_first((same, {}), (now, {}), timing, LIMITS).total.verdict is Verdict.SLOWER
     noisy = replace(timing, verdict=Verdict.NOISY, why="2 rounds waited")
-    assert compare_counts_first(same, more, noisy, LIMITS).times == "2 rounds waited"
+    assert compare_counts_first((same, {}), (more, {}), noisy, LIMITS).times == "2 rounds waited"
 
 
 # --- a slower whole, and which ops are to blame
@@ -309,7 +319,7 @@ def whole(base: Table, now: Table, base_us: int, now_us: int) -> Diff:
         for table, us in ((base, base_us), (now, now_us))
     ]
     timing = judge(timed(outside[0], 3, base_us), timed(outside[1], 6, now_us), Rule(STORED))
-    return compare(counted(base), counted(now), timing, STORED)
+    return compare((counted(base), {}), (counted(now), {}), timing, STORED)
 
 
 def test_a_slower_whole_names_the_ops_that_made_half_of_it() -> None:
@@ -388,7 +398,9 @@ verdicts = st.sampled_from([Verdict.OK, Verdict.SLOWER, Verdict.FASTER])
 def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str, Verdict], total: Verdict) -> None:
     ops = {op: verdict for op, verdict in ops.items() if op in table and verdict is not Verdict.OK}
     side = judge(timed(table, 3), timed(table)).base
-    found = compare(counted(table), counted(table), TimingVerdict(total, "", side, side, 1, True, total, ops), LIMITS)
+    found = compare(
+        (counted(table), {}), (counted(table), {}), TimingVerdict(total, "", side, side, 1, True, total, ops), LIMITS
+    )
     slower = {op for op, verdict in ops.items() if verdict is Verdict.SLOWER} | {
         None for _ in "1" if total is Verdict.SLOWER
     }
@@ -453,14 +465,14 @@ def test_a_first_use_that_is_not_known_alone_is_excused_if_the_repeat_does_as_be
 
 @pytest.mark.parametrize(("now", "is_better"), [(6, False), (5, False), (4, False), (3, True)])
 def test_calls_down_to_those_of_a_repeat_of_the_baseline_are_no_improvement(now: int, is_better: bool) -> None:
-    beside = compare(called(Memset=6)[0], called(Memset=now)[0], unjudged("", ()), STORED)
+    beside = compare((called(Memset=6)[0], {}), (called(Memset=now)[0], {}), unjudged("", ()), STORED)
     found = without_first_uses(beside, called(Memset=4), called(Memset=now))
     assert bool([*found.improvements()]) is is_better
 
 
 def test_an_op_of_a_first_use_is_shown_as_such_and_others_stay_improvements() -> None:
     base, now = called(Memset=6, Add=3, Exp=1, Log=1), called(Memset=5, Add=2, Log=2)
-    beside = compare(base[0], now[0], unjudged("", ()), STORED)
+    beside = compare((base[0], {}), (now[0], {}), unjudged("", ()), STORED)
     found = without_first_uses(beside, called(Memset=4, Add=3, Exp=1, Log=1), now)
     assert {row.op: (row.verdict, row.why) for row in found.rows} == {
         "Memset": (Verdict.OK, FIRST_USE),
@@ -473,7 +485,7 @@ def test_an_op_of_a_first_use_is_shown_as_such_and_others_stay_improvements() ->
 
 def test_a_faster_op_is_faster_though_a_repeat_of_the_baseline_makes_other_calls() -> None:
     calls = called(Add=2)
-    beside = compare(calls[0], calls[0], judge(timed({"Add": (1, 900)}, 3), timed({"Add": (1, 400)}, 6)), LIMITS)
+    beside = compare(calls, calls, judge(timed({"Add": (1, 900)}, 3), timed({"Add": (1, 400)}, 6)), LIMITS)
     found = without_first_uses(beside, called(Add=1), calls)
     assert [(row.op, row.verdict) for row in found.rows] == [("Add", Verdict.FASTER)]
 
@@ -483,7 +495,7 @@ def test_facts_down_to_those_of_a_repeat_of_the_baseline_are_no_improvement() ->
         return {"Add": OpCounts(Range(1))}, {"grad_nodes": Range(number)}
 
     def improved(now: Done) -> list[str]:
-        beside = compare(*(each[0] for each in (nodes(6), now)), unjudged("", ()), STORED, facts=(nodes(6)[1], now[1]))
+        beside = compare(nodes(6), now, unjudged("", ()), STORED)
         return [*without_first_uses(beside, nodes(4), now).improvements()]
 
     assert improved(nodes(4)) == []
@@ -519,21 +531,21 @@ def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width(
 
 
 def verdict_of(base: dict[str, OpCounts], now: dict[str, OpCounts]) -> Verdict:
-    (row,) = compare(base, now, TimingVerdict(Verdict.OK), STORED).rows
+    (row,) = compare((base, {}), (now, {}), TimingVerdict(Verdict.OK), STORED).rows
     return row.verdict
 
 
 def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
     base = {"aten::to": OpCounts(Range(1)), "Cast": OpCounts(Range(1))}
     now = {"aten::to": OpCounts(Range(9)), "Cast": OpCounts(Range(2)), "mylib::op": OpCounts(Range(1))}
-    findings = list(compare(base, now, unjudged("no times", ()), STORED).findings())
+    findings = list(compare((base, {}), (now, {}), unjudged("no times", ()), STORED).findings())
     assert [finding.short for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
 
 
 def test_fewer_calls_on_fewer_bytes_are_no_wider_dtypes() -> None:
     base = OpCounts(Range(505), dtypes={"int32": Range(60, 60), "float32": Range(445, 445)}, bytes=Range(6000, 6000))
     now = OpCounts(Range(452), dtypes={"int64": Range(7, 7), "float32": Range(445, 445)}, bytes=Range(1000, 1000))
-    (row,) = compare({"Add": base}, {"Add": now}, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
+    (row,) = compare(({"Add": base}, {}), ({"Add": now}, {}), TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
     assert not row.verdict.is_regression
 
 
@@ -541,14 +553,14 @@ def test_fewer_calls_on_fewer_bytes_are_no_wider_dtypes() -> None:
 def test_sizes_that_vary_are_more_work_only_at_twice_of_what_is_no_change(now_bytes: int, fails: bool) -> None:
     base = {"Add": OpCounts(Range(3), bytes=Range(2000, 6000, varies=True))}
     now = {"Add": OpCounts(Range(3), bytes=Range(now_bytes, now_bytes))}
-    (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
+    (row,) = compare((base, {}), (now, {}), TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
     assert row.verdict.is_regression is fails
 
 
 def test_the_work_of_calls_that_vary_is_not_judged() -> None:
     base = {"Add": OpCounts(Range(2, 6, varies=True), bytes=Range(2000, 6000, varies=True))}
     now = {"Add": OpCounts(Range(5), bytes=Range(900_000, 900_000))}
-    (row,) = compare(base, now, TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
+    (row,) = compare((base, {}), (now, {}), TimingVerdict(Verdict.INCOMPARABLE), STORED).rows
     assert not row.verdict.is_change
 
 
@@ -570,7 +582,7 @@ def whole_of(calls: dict[str, OpCounts]) -> dict[str, Range]:
 
 
 def with_sums(base: dict[str, OpCounts], now: dict[str, OpCounts]) -> Diff:
-    return compare(base, now, unjudged("one round", []), STORED, facts=(whole_of(base), whole_of(now)))
+    return compare((base, whole_of(base)), (now, whole_of(now)), unjudged("one round", []), STORED)
 
 
 def test_fewer_calls_that_do_more_are_more_work() -> None:
@@ -626,8 +638,8 @@ def test_what_only_one_side_knows_of_an_op_is_no_work_of_the_window() -> None:
 
 def test_calls_that_no_op_alone_has_more_of_are_told_of_the_window() -> None:
     base, now = {"Add": OpCounts(Range(1, 2)), "Mul": OpCounts(Range(1, 2))}, {"Add": done(2), "Mul": done(2)}
-    facts = {"calls": Range(3, 3)}, {"calls": Range(4, 4)}
-    found = compare(base, now, unjudged("one round", []), STORED, facts=facts)
+    before, after = (base, {"calls": Range(3, 3)}), (now, {"calls": Range(4, 4)})
+    found = compare(before, after, unjudged("one round", []), STORED)
     assert findings(found) == ["calls of all ops: 4 (baseline: 3)"]
 
 
@@ -635,19 +647,19 @@ def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:
     base = {"Mul": OpCounts(Range(3, 7, varies=True))}
     facts = {"peak_memory": Range(2**20, 2**21, varies=True), "grad_nodes": Range(3, 3)}
     now = {"peak_memory": Range(2**30, 2**30), "grad_nodes": Range(4, 4)}
-    found = compare(base, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
+    found = compare((base, facts), ({"Mul": done(5)}, now), unjudged("one round", []), STORED)
     assert findings(found) == ["ops recorded for backward: 4 (baseline: 3)"]
     assert list(found.not_judged) == [
         "peak memory: 1 GiB (baseline: 2 MiB); not judged, since it varies from process to process"
     ]
     assert {row.op: row.why for row in found.rows if row.op == "peak_memory"} == {"peak_memory": VARIES}
-    steady = compare({"Mul": done(5)}, {"Mul": done(5)}, unjudged("one round", []), STORED, facts=(facts, now))
+    steady = compare(({"Mul": done(5)}, facts), ({"Mul": done(5)}, now), unjudged("one round", []), STORED)
     assert "peak memory: 1 GiB (baseline: 2 MiB)" in findings(steady)  # it varies by itself: then it is a range
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.sampled_from(["bytes", "flops"]))
 def test_less_work_is_only_said_of_what_would_be_more_the_other_way_round(before: int, after: int, of: str) -> None:
-    sides = [{"Add": structs.replace(done(1), **{of: Range(each)})} for each in (before, after)]
+    sides: list[Done] = [({"Add": structs.replace(done(1), **{of: Range(each)})}, {}) for each in (before, after)]
     there, back = (compare(*pair, TimingVerdict(Verdict.OK), STORED) for pair in (sides, sides[::-1]))
     if there.verdict is Verdict.LESS_WORK:
         assert back.verdict is Verdict.MORE_WORK
@@ -714,7 +726,7 @@ def test_more_calls_name_the_dtypes_of_those_and_other_changes_the_change_of_wor
     base = {"Add": casts(2, "float32"), "Exp": casts(2, "float32"), "Mul": casts(3, "float32"), "Log": casts(1, "int8")}
     now = {"Add": casts(4, "float32"), "Exp": casts(2, "float64"), "Mul": casts(2, "float32", 6_000)}
     now["Sin"] = casts(1, "float32")
-    rows = {row.op: row for row in compare(base, now, unjudged("", ()), STORED).rows}
+    rows = {row.op: row for row in compare((base, {}), (now, {}), unjudged("", ()), STORED).rows}
     assert {op: row.changed_work for op, row in rows.items()} == {
         "Add": "+2 float32",
         "Exp": "float32 -> float64",
@@ -739,7 +751,7 @@ def test_the_growth_of_an_ops_work_is_that_of_what_grew_more(
     before: OpCounts, after: OpCounts | None, factor: float
 ) -> None:
     base, now = {"Add": before}, {"Add": after} if after else {}
-    (row,) = compare(base, now, unjudged("", ()), STORED).rows
+    (row,) = compare((base, {}), (now, {}), unjudged("", ()), STORED).rows
     assert row.work_factor == factor
-    (new,) = compare({}, {"Add": before}, unjudged("", ()), STORED).rows
+    (new,) = compare(({}, {}), ({"Add": before}, {}), unjudged("", ()), STORED).rows
     assert new.work_factor == 1.0

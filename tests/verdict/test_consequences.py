@@ -19,7 +19,7 @@ def counts(ops: Mapping[str, Mapping[str, int]]) -> dict[str, OpCounts]:
 
 
 def told(base: Mapping[str, Mapping[str, int]], now: Mapping[str, Mapping[str, int]]) -> list[str]:
-    diff = compare(counts(base), counts(now), unjudged("one round", ()), STORED)
+    diff = compare((counts(base), {}), (counts(now), {}), unjudged("one round", ()), STORED)
     return [str(each) for each in with_consequences([*diff.findings()], {row.op: row for row in diff.rows}, "baseline")]
 
 
@@ -53,7 +53,7 @@ def test_an_op_in_a_second_dtype_that_no_cast_makes_is_a_finding_of_its_own() ->
 
 
 def test_an_op_over_its_budget_is_a_finding_also_where_its_dtypes_follow_from_another() -> None:
-    diff = compare(counts(ALL_SINGLE), counts(ALL_DOUBLE), unjudged("one round", ()), STORED)
+    diff = compare((counts(ALL_SINGLE), {}), (counts(ALL_DOUBLE), {}), unjudged("one round", ()), STORED)
     limits = [Broken("calls", op, "calls", f"{op}: 1 call", "0", f"{op} 1, budget 0").finding for op in ("Add", "Mul")]
     rows = {row.op: row for row in diff.rows}
     assert [str(each) for each in with_consequences([*limits, *diff.findings()], rows, "baseline")] == [

@@ -28,7 +28,7 @@ def work(name: str, before: int, after: int) -> Work | None:
 
 
 def diff(before: dict[str, Range], after: dict[str, Range]) -> Diff:
-    return compare(CALLS, CALLS, unjudged("one round", []), STORED, facts=(before, after))
+    return compare((CALLS, before), (CALLS, after), unjudged("one round", []), STORED)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
     facts = {"peak_memory": Range(MIB, MIB), "grad_nodes": Range(0, 0)}
     more = {"peak_memory": Range(9 * MIB, 9 * MIB), "grad_nodes": Range(2, 2)}
     timing = unjudged("one round", [])
-    found = compare_counts_first(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(facts, more))
+    found = compare_counts_first((CALLS, facts), ({"Add": OpCounts(Range(2))}, more), timing, STORED)
     assert [each.short for each in found.findings()] == ["Add 1 -> 2", "grad nodes 0 -> 2"]
     assert [(row.work.text, row.why) for row in found.rows if row.op == "peak_memory"] == [
         ("1 MiB -> 9 MiB", "by its ops")
@@ -192,7 +192,7 @@ def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_fi
     facts = [name for name in FACTS if name not in SUMS]
     before, after = ({name: Range(amount) for name in facts} for amount in (MIB, 9 * MIB))
     timing = unjudged("one round", [])
-    found = compare(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(before, after))
+    found = compare((CALLS, before), ({"Add": OpCounts(Range(2))}, after), timing, STORED)
     assert {row.op for row in found.rows if row.why == "by its ops"} == {
         "launches",
         "peak_memory",
@@ -206,7 +206,7 @@ def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_fi
         *("temporary_memory", "left_behind", "leaked_memory"),
     }
     # Less memory beside an op that does more is less memory.
-    less = compare(CALLS, {"Add": OpCounts(Range(2))}, timing, STORED, facts=(after, before))
+    less = compare((CALLS, after), ({"Add": OpCounts(Range(2))}, before), timing, STORED)
     assert "less memory" in {row.word for row in less.rows if row.op == "peak_memory"}
     # Alone they are findings.
     alone = diff({"allocations": Range(1), "launches": Range(1)}, {"allocations": Range(2), "launches": Range(2)})

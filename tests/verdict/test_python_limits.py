@@ -121,8 +121,8 @@ def test_what_cannot_be_checked_names_the_limit() -> None:
 
 
 def verdicts(base: dict[str, int], now: dict[str, int]) -> dict[str, Verdict]:
-    facts = tuple({name: Range(each, each) for name, each in side.items()} for side in (base, now))
-    diff = compare({}, {}, TimingVerdict(Verdict.OK), STORED, facts=facts)  # type: ignore[arg-type]
+    before, after = ({name: Range(each, each) for name, each in side.items()} for side in (base, now))
+    diff = compare(({}, before), ({}, after), TimingVerdict(Verdict.OK), STORED)
     return {row.op: row.verdict for row in diff.rows if row.verdict is not Verdict.OK}
 
 

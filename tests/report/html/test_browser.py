@@ -59,7 +59,7 @@ def pages() -> dict[str, str]:
     )
     before, after = ({name: OpCounts(Range(n)) for name in ("Conv", HOSTILE)} for n in (1, 2))
     measured = (Times(n, {"Conv": n - 100, HOSTILE: 100}) for n in (1000, 2000))
-    diff = compare(before, after, TimingVerdict(Verdict.OK, "", *measured), STORED)
+    diff = compare((before, {}), (after, {}), TimingVerdict(Verdict.OK, "", *measured), STORED)
     steps = of(
         {HOSTILE: {"Cast": 1}}, {HOSTILE: {"Cast": 3}}, {HOSTILE: {"Cast": 2}, "u": {HOSTILE: 1}}, subject=HOSTILE
     )

@@ -22,7 +22,7 @@ def test_the_bars_lead_from_before_to_now() -> None:
     after = Times(1_500_000, {"Conv": 1_450_000, "Add": 50_000})
     timing = TimingVerdict(Verdict.SLOWER, "", before, after, total=Verdict.SLOWER, ops={"Conv": Verdict.SLOWER})
     calls = {"Conv": OpCounts(Range(1)), "Add": OpCounts(Range(2))}
-    page = Page(diff_page.html(BASE, NOW, compare(calls, calls, timing, STORED)))
+    page = Page(diff_page.html(BASE, NOW, compare((calls, {}), (calls, {}), timing, STORED)))
     assert page.text.startswith("+50% device time: 1 ms → 1.5 ms before: a.json")
     assert "The environments differ" in page.text
     assert "▲ verdict: slower : Conv takes longer than before, by more than its tolerance." in page.text
@@ -47,7 +47,7 @@ def test_without_times_the_bars_are_calls() -> None:
         {"Cast": OpCounts(Range(1)), "Add": OpCounts(Range(4))},
         {"Cast": OpCounts(Range(3)), "Add": OpCounts(Range(4))},
     )
-    page = Page(diff_page.html(BASE, NOW, compare(base, now, TimingVerdict(Verdict.OK), STORED)))
+    page = Page(diff_page.html(BASE, NOW, compare((base, {}), (now, {}), TimingVerdict(Verdict.OK), STORED)))
     assert page.text.startswith("+40% calls: 5 calls → 7 calls")
     assert [cells[:2] for cells in page.tables["steps"][1:]] == [
         ["before", "5 calls"],
@@ -58,7 +58,7 @@ def test_without_times_the_bars_are_calls() -> None:
 
 def test_it_says_which_steps_are_compared() -> None:
     calls = {"Mul": OpCounts(Range(1))}
-    diff = compare(calls, calls, TimingVerdict(Verdict.OK), STORED)
+    diff = compare((calls, {}), (calls, {}), TimingVerdict(Verdict.OK), STORED)
     one, some = replace(BASE, step="8"), replace(NOW, steps=5, step="12")
     assert "Compared: the whole recording of each." in Page(diff_page.html(BASE, NOW, diff)).text
     assert "Compared: step 8 of each." in Page(diff_page.html(one, one, diff)).text
@@ -70,7 +70,7 @@ def test_it_says_which_steps_are_compared() -> None:
 def test_other_devices_are_the_headline() -> None:
     calls = {"Mul": OpCounts(Range(1))}
     sides = (replace(side, device=device) for side, device in ((BASE, "A100"), (NOW, "Ascend 910B")))
-    page = Page(diff_page.html(*sides, compare(calls, calls, TimingVerdict(Verdict.OK), STORED)))
+    page = Page(diff_page.html(*sides, compare((calls, {}), (calls, {}), TimingVerdict(Verdict.OK), STORED)))
     assert page.text.startswith("Different devices: A100 → Ascend 910B ? Ops, dtypes and times may differ because")
     assert "+0% calls: 1 call" in page.text
     assert [tag for tag, _ in page.tags].count("h1") == 1
@@ -79,7 +79,7 @@ def test_other_devices_are_the_headline() -> None:
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_the_page_says_what_each_verdict_means(verdict: Verdict) -> None:
     calls = {"Mul": OpCounts(Range(1))}
-    diff = compare(calls, calls, TimingVerdict(Verdict.OK), STORED)
+    diff = compare((calls, {}), (calls, {}), TimingVerdict(Verdict.OK), STORED)
     rows = (replace(diff.rows[0], verdict=verdict), *diff.rows)
     said = diff_page._meaning(replace(diff, rows=rows, total=replace(diff.total, verdict=Verdict.OK)))
     assert said.endswith(".")
@@ -90,14 +90,16 @@ def test_the_page_says_what_each_verdict_means(verdict: Verdict) -> None:
 def test_what_became_wider_has_a_table_of_its_own() -> None:
     base = {"Mul": OpCounts(Range(1), dtypes={"float32": Range(1, 1)})}
     now = {"Mul": OpCounts(Range(1), dtypes={"float64": Range(1, 1)})}
-    page = Page(diff_page.html(BASE, NOW, compare(base, now, TimingVerdict(Verdict.OK), STORED)))
+    page = Page(diff_page.html(BASE, NOW, compare((base, {}), (now, {}), TimingVerdict(Verdict.OK), STORED)))
     assert page.tables["larger"][1][:2] == ["Mul", "▲ wider dtypes"]
     assert "float64" in page.tables["larger"][1][2]
 
 
 def test_two_that_are_the_same_have_no_bars() -> None:
     calls = {"Mul": OpCounts(Range(1))}
-    page = Page(diff_page.html(BASE, BASE, compare(calls, calls, TimingVerdict(Verdict.OK), STORED), ["was cut"]))
+    page = Page(
+        diff_page.html(BASE, BASE, compare((calls, {}), (calls, {}), TimingVerdict(Verdict.OK), STORED), ["was cut"])
+    )
     assert page.text.startswith("+0% calls: 1 call")
     assert "steps" not in page.tables
     assert "larger" not in page.tables
