@@ -180,6 +180,16 @@ def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_numb
     ]
 
 
+def test_in_pairs_the_whole_says_how_many_of_them_agree() -> None:
+    base = timed({"Add": (1, 800)})[0]
+    pairs = [
+        (base, replace(base, total_ns=tuple(round(ns * by) for ns in base.total_ns))) for by in (*[1.1, 1.12] * 4, 1.0)
+    ]
+    done = {"Add": OpCounts(Range(1))}, {}
+    (found,) = findings(compare(done, done, judge_pairs(pairs), PAIRS))
+    assert found.endswith("limit 6%, in 8 of 9 pairs of processes")
+
+
 def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_not_count() -> None:
     base = timed({"Add": (1, 400), "Exp": (1, 8)})[0]
     pairs = []
