@@ -10,7 +10,7 @@ from ..profile.site_calls import SourceLine
 from ..results.run_result import RunResult, TestResult
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..units import plural
-from ..verdict.quantities import named
+from ..verdict.quantities import FACTS, named
 
 WHOLE = "(whole window)"
 
@@ -52,23 +52,26 @@ class Failing:
 def by_op(run: RunResult) -> list[OpChange]:
     """Return the changes by op: worse ones first, then by calls, time and tests.
 
-    A body holds the windows inside it: where it changed, they are not counted again. An accepted or excused change is
-    not worse.
+    Changes from a line that fails several tests are one; so two casts in two lines are two, but where each test has its
+    own line, as after an update of the framework, the op is the cause. A body holds the windows inside it: where it
+    changed, they are not counted again. An accepted or excused change is not worse.
     """
     found: dict[tuple[str | SourceLine, bool], OpChange] = {}
+    failing_by = Counter(line for test in run.failing for line in {each.line for _, each in test.causes} if line)
     failing = {test.id for test in run.failing}
     for test in run.tests:
         windows = sorted(test.windows, key=lambda window: window.name != BODY)
         body = next((window for window in windows if window.name == BODY), None)
         in_body = {(op, is_worse) for op, is_worse, *_ in _changes(body, fails=test.id in failing)} if body else set()
         for window in windows:
-            for op, is_worse, what, row, line in _changes(window, fails=test.id in failing):
+            for op, is_worse, what, row, line, of_several in _changes(window, fails=test.id in failing):
                 if window is not body and (op, is_worse) in in_body:
                     continue
                 title = row.title if row else named(op)
+                line = line if line and (of_several or failing_by[line] > 1) else None
                 change = found.setdefault((line or op, is_worse), OpChange(title, is_worse))
                 change.what.setdefault(what)
-                if title != change.op:
+                if title != change.op and op not in FACTS:
                     change.others.setdefault(title)
                 if is_worse and test.id not in change.tests:
                     change.lines.update({line} if line else {grown.line for grown in window.grown.get(op, ())})
@@ -84,23 +87,23 @@ def _most(change: OpChange) -> tuple[bool, int, int, int, str]:
     return not change.is_worse, -abs(change.calls), -abs(change.change_ns), -len(change.tests), change.op
 
 
-_Changed = tuple[str, bool, str, "RowResult | None", "SourceLine | None"]
+_Changed = tuple[str, bool, str, "RowResult | None", "SourceLine | None", bool]
 
 
 def _changes(window: WindowResult, *, fails: bool) -> Iterator[_Changed]:
     """Yield the op, whether it is worse, its change in words, and its row; an op that is worse comes once.
 
-    Last the line that asks for more of it, where it is one of several ops of a finding.
+    Last the line that causes it, if known, and whether it is one of several ops of a finding.
     """
     rows, told = {row.op: row for row in window.rows}, set[str]()
     for finding in window.findings if fails else ():
         for op in () if finding.adds else finding.ops or [WHOLE if finding.op is None else finding.op]:
             for what in finding.kinds:
-                yield op, True, what, None if op in told else rows.get(op), finding.line if finding.ops else None
+                yield op, True, what, None if op in told else rows.get(op), finding.line, bool(finding.ops)
                 told.add(op)
     for row in window.rows:
         if row.verdict.is_improvement:
-            yield row.op, False, row.word, row, None
+            yield row.op, False, row.word, row, None, False
 
 
 def by_function(run: RunResult) -> list[Failing]:

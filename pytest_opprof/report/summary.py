@@ -112,7 +112,8 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
     for change in worse[:_OPS]:
         what = [f"{'+' * (change.calls > 0)}{plural(change.calls, 'call')}"] if change.calls else []
         what += [each for each in change.what if not (what and each in (Verdict.MORE.value, Verdict.NEW.value))]
-        lines = [f"most from {line.file}:{line.line} in {line.function}" for line, _ in change.lines.most_common(1)]
+        most = "" if list(change.lines.values()) == [len(change.tests)] else "most "
+        lines = [f"{most}from {line.file}:{line.line} in {line.function}" for line, _ in change.lines.most_common(1)]
         yield f"  {change.title} in {plural(len(change.tests), 'test')}: {', '.join([*what, *lines])}"
     if len(worse) > _OPS:
         yield f"  ... and {plural(len(worse) - _OPS, 'more op')}"

@@ -165,5 +165,24 @@ def test_ops_of_one_line_are_one_cause_however_many_tests_it_fails(settings: Set
         test.windows = [structs.replace(window, findings=(first, *below))]
     told = list(summary(*tests).told(settings, 0))
     assert told[told.index("3 failing tests, by cause:") + 1 :][:-1] == [
-        "  Equal and 2 more ops in 3 tests: +18 calls, most from m.py:9 in forward"
+        "  Equal and 2 more ops in 3 tests: +18 calls, from m.py:9 in forward"
     ]
+
+
+def test_an_op_from_two_lines_is_two_causes_and_one_where_each_test_has_its_own_line(settings: Settings) -> None:
+    def told(*lines: int) -> list[str]:
+        tests = [record_of(f"t.py::test[{n}]", {"Cast": 1}, {"Cast": 2, "Neg": n}) for n in range(len(lines))]
+        for test, number in zip(tests, lines):
+            (window,) = test.windows
+            at = SourceLine("m.py", number, "forward", "x.half()")
+            found = [structs.replace(each, line=at) for each in window.findings if each.op == "Cast"]
+            grown = {"Cast": (GrownLine(at, 1, is_new=True),)}
+            test.windows = [structs.replace(window, findings=tuple(found), grown=grown)]
+        said = list(summary(*tests).told(settings, 0))
+        return [line.strip() for line in said[said.index(f"{len(lines)} failing tests, by cause:") + 1 : -1]]
+
+    assert told(9, 9, 9, 20, 20) == [
+        "Cast in 3 tests: +3 calls, from m.py:9 in forward",
+        "Cast in 2 tests: +2 calls, from m.py:20 in forward",
+    ]
+    assert told(1, 2, 3) == ["Cast in 3 tests: +3 calls, most from m.py:1 in forward"]
