@@ -278,11 +278,11 @@ def _of_facts(
             work = replace(work, verdict=Verdict.OK, is_unjudged=True)
             verdict, why = Verdict.OK, VARIES
         elif name in SUMS:
-            verdict, why = (Verdict.OK, "by its ops") if _is_of_ops(ops, name, work, base, now) else (verdict, "")
+            verdict, why = (Verdict.OK, "explained by ops") if _is_of_ops(ops, name, work, base, now) else (verdict, "")
         elif does_more and verdict is Verdict.ABOVE and (gate := FACTS[name].gate) and gate.follows:
-            verdict, why = Verdict.OK, "by its ops"
+            verdict, why = Verdict.OK, "explained by ops"
         elif name == LOOP_ITERATIONS and verdict is Verdict.ABOVE and loops_follow(base, now):
-            verdict, why = Verdict.OK, "by its calls"
+            verdict, why = Verdict.OK, "explained by calls"
         yield Row(name, None, None, None, None, verdict, why, work=work)
 
 

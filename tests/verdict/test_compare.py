@@ -600,7 +600,7 @@ def test_fewer_calls_that_do_more_are_more_work() -> None:
     found = with_sums({"Conv": separable}, {"Conv": full})
     assert findings(found) == ["Conv: FLOPs 63 MFLOP (baseline: 2 MFLOP), x31.5"]
     assert (found.verdict, list(found.improvements())) == (Verdict.MORE_WORK, [])
-    assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys(("calls", "flops"), "by its ops")
+    assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys(("calls", "flops"), "explained by ops")
     back = with_sums({"Conv": full}, {"Conv": separable})
     assert findings(back) == ["Conv: 2 calls (baseline: 1)"]
 

@@ -184,7 +184,7 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
     found = compare_counts_first((CALLS, facts), ({"Add": OpCounts(Range(2))}, more), timing, STORED)
     assert [each.short for each in found.findings()] == ["Add 1 -> 2", "grad nodes 0 -> 2"]
     assert [(row.work.text, row.why) for row in found.rows if row.op == "peak_memory"] == [
-        ("1 MiB -> 9 MiB", "by its ops")
+        ("1 MiB -> 9 MiB", "explained by ops")
     ]
 
 
@@ -193,14 +193,14 @@ def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_fi
     before, after = ({name: Range(amount) for name in facts} for amount in (MIB, 9 * MIB))
     timing = unjudged("one round", [])
     found = compare((CALLS, before), ({"Add": OpCounts(Range(2))}, after), timing, STORED)
-    assert {row.op for row in found.rows if row.why == "by its ops"} == {
+    assert {row.op for row in found.rows if row.why == "explained by ops"} == {
         "launches",
         "peak_memory",
         "host_memory",
         "held_memory",
         "allocations",
     }
-    assert [row.op for row in found.rows if row.why == "by its calls"] == ["loop_iterations"]
+    assert [row.op for row in found.rows if row.why == "explained by calls"] == ["loop_iterations"]
     assert {row.op for row in found.worse} == {
         *("Add", "python_calls", "collections", "recompilations", "program_ops", "grad_nodes"),
         *("temporary_memory", "left_behind", "leaked_memory"),
