@@ -262,7 +262,7 @@ def compare(
     verdict = timing.verdict if unjudged else timing.total
     total = Row(TOTAL, None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
-    rows.sort(key=lambda row: _damage(row, canonical))
+    rows.sort(key=lambda row: _damage(row, canonical, is_timed=not unjudged))
     return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
 
 
@@ -387,17 +387,22 @@ def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
     return Verdict.OK
 
 
-def _damage(row: Row, canonical: Collection[str]) -> tuple[bool, bool, bool, int, float, bool, int, str]:
+def _damage(
+    row: Row, canonical: Collection[str], *, is_timed: bool
+) -> tuple[bool, bool, bool, int, float, bool, int, str]:
     """Return the sort key of a row: causes first, in an order independent of measured times for counts.
 
     The order: more calls, the largest increase first, then a new op before one that ran before; wider dtypes; more
     work, by its factor; facts. An op without a canonical name comes later, since it is often a part of one that has it.
-    Times order only slower rows and rows without a regression.
+    Times order only slower rows and rows without a regression; rows of a run whose times were not judged have the order
+    of their bytes, else calls, which are the same in each run.
     """
     verdict = row.verdict
     # A new op has more calls, too.
     kind = SEVERITY[Verdict.MORE if verdict is Verdict.NEW else verdict] if verdict.does_more else len(SEVERITY)
     more: float = -row.change_ns
+    if not is_timed and not verdict.is_change:
+        more = -(row.now.bytes or row.now.calls).most if row.now else 0
     if verdict in (Verdict.NEW, Verdict.MORE):
         more = -row.more_calls
     elif verdict.does_more:

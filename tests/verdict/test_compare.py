@@ -180,6 +180,16 @@ def test_in_pairs_a_change_has_its_interval_and_one_that_may_be_anything_no_numb
     ]
 
 
+def test_ops_that_did_not_change_have_the_same_order_whatever_time_an_unjudged_run_took() -> None:
+    base = {"Add": done(9), "Exp": done(1, 8), "Mul": done(2), "Sqrt": done(1, 4096)}
+
+    def order(*times: int) -> list[str]:
+        now = timed(dict(zip(base, ((1, each) for each in times))))
+        return [row.op for row in compare((base, {}), (base, {}), unjudged("one round", now), STORED).rows]
+
+    assert order(1, 2, 3, 4) == order(4, 3, 2, 1) == ["Sqrt", "Add", "Exp", "Mul"]
+
+
 def test_in_pairs_the_whole_says_how_many_of_them_agree() -> None:
     base = timed({"Add": (1, 800)})[0]
     pairs = [
@@ -600,7 +610,9 @@ def test_fewer_calls_that_do_more_are_more_work() -> None:
     found = with_sums({"Conv": separable}, {"Conv": full})
     assert findings(found) == ["Conv: FLOPs 63 MFLOP (baseline: 2 MFLOP), x31.5"]
     assert (found.verdict, list(found.improvements())) == (Verdict.MORE_WORK, [])
-    assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys(("calls", "flops"), "explained by ops")
+    assert {row.op: row.why for row in found.rows if not row.is_op} == dict.fromkeys(
+        ("calls", "flops"), "explained by ops"
+    )
     back = with_sums({"Conv": full}, {"Conv": separable})
     assert findings(back) == ["Conv: 2 calls (baseline: 1)"]
 
