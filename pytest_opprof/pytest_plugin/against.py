@@ -50,10 +50,14 @@ class Against:
         self._summary = summary
         self._everything = False
         """Whether all tests are measured because none has a mark."""
+        self._coverage = config.pluginmanager.get_plugin("_cov")
+        if self._coverage:
+            self._coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
 
-    def pytest_report_header(self) -> str:
+    def pytest_report_header(self) -> list[str]:
         """Name the commit that the working tree is compared with."""
-        return f"opprof: compared with {self._base}"
+        off = ["opprof: pytest-cov is off: the processes that measure run without it"] if self._coverage else []
+        return [f"opprof: compared with {self._base}", *off]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

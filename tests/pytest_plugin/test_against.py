@@ -106,6 +106,25 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
 
 @pytest.mark.slow
 @pytest.mark.processes
+def test_the_files_of_pytest_cov_stay_as_they_are_because_no_test_runs_here(repository: pytest.Pytester) -> None:
+    report = repository.path / "coverage.xml"
+    report.write_text("of the last run")
+    result = repository.runpytest_subprocess(
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "pytest_cov",
+        *AGAINST,
+        *"--cov=model --cov-report=xml --cov-report=term --cov-fail-under=90".split(),
+    )
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["opprof: pytest-cov is off: the processes that measure run without it"])
+    result.stdout.no_fnmatch_line("*TOTAL*")
+    assert report.read_text() == "of the last run"
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: pytest.Pytester) -> None:
     judging_times(repository)
     model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Add', device_ns=30_000)")
