@@ -100,7 +100,7 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
 
 
 def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, int]]:
-    """Return the least growth of the process's resources per call, by field of `InUse`; of blocks that of two calls.
+    """Return the growth that three of four calls reach, by field of `InUse`; of blocks, that which two reach.
 
     Also return the objects with a finalizer that only the collector frees, of the last call.
     """
