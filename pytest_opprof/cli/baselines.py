@@ -8,12 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ..baselines import file, python_file, sites_file
 from ..baselines import paths as baselines_paths
+from ..baselines.entry import Baselines
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
 from ..baselines.writing import check_inside
@@ -244,12 +244,10 @@ def _files(root: Path) -> list[Path]:
             f"there is no folder {root}; name another with --dir, or record baselines: pytest --opprof-update"
         )
     # Below the folder of an environment, each module would seem to be another one: prune would remove its baselines.
-    for path in islice(filter(baselines_paths.has_calls, root.rglob("*.json")), 1):
-        try:
-            environment = file.load(path).environment.folder
-        except BaselineError:
-            break  # the command reports a broken file
-        if environment in (absolute := root.resolve()).parts:
-            whole = next(each for each in (absolute, *absolute.parents) if each.name == environment).parent
+    path = next(filter(baselines_paths.has_calls, root.rglob("*.json")), None)
+    content = Store(root).at(path) if path else None
+    if isinstance(content, Baselines):  # the command reports a broken file
+        absolute, folder = root.resolve(), content.environment.folder
+        if whole := next((each.parent for each in (absolute, *absolute.parents) if each.name == folder), None):
             raise UsageError(f"{root} is only a part of a project's baselines; name their folder: --dir {whole}")
     return list(baselines_paths.files(root))

@@ -50,14 +50,15 @@ class Against:
         self._summary = summary
         self._everything = False
         """Whether all tests are measured because none has a mark."""
-        self._coverage = config.pluginmanager.get_plugin("_cov")
-        if self._coverage:
-            self._coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
+        if coverage := config.pluginmanager.get_plugin("_cov"):
+            coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
 
     def pytest_report_header(self) -> list[str]:
         """Name the commit that the working tree is compared with."""
-        off = ["opprof: pytest-cov is off: the processes that measure run without it"] if self._coverage else []
-        return [f"opprof: compared with {self._base}", *off]
+        lines = [f"opprof: compared with {self._base}"]
+        if self._config.pluginmanager.hasplugin("_cov"):
+            lines.append("opprof: pytest-cov is off: the processes that measure run without it")
+        return lines
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -10,7 +10,8 @@ from ..profile.site_calls import SourceLine
 from ..results.run_result import RunResult, TestResult
 from ..results.window_result import BODY, RowResult, WindowResult
 from ..units import plural
-from ..verdict.quantities import FACTS, named
+from ..verdict.findings import Finding
+from ..verdict.quantities import is_fact, named
 
 WHOLE = "(whole window)"
 
@@ -64,14 +65,16 @@ def by_op(run: RunResult) -> list[OpChange]:
         body = next((window for window in windows if window.name == BODY), None)
         in_body = {(op, is_worse) for op, is_worse, *_ in _changes(body, fails=test.id in failing)} if body else set()
         for window in windows:
-            for op, is_worse, what, row, line, of_several in _changes(window, fails=test.id in failing):
+            for op, is_worse, what, row, finding in _changes(window, fails=test.id in failing):
                 if window is not body and (op, is_worse) in in_body:
                     continue
                 title = row.title if row else named(op)
-                line = line if line and (of_several or failing_by[line] > 1) else None
+                line = finding.line if finding else None
+                if finding and line and not finding.ops and failing_by[line] == 1:
+                    line = None
                 change = found.setdefault((line or op, is_worse), OpChange(title, is_worse))
                 change.what.setdefault(what)
-                if title != change.op and op not in FACTS:
+                if title != change.op and not is_fact(op):
                     change.others.setdefault(title)
                 if is_worse and test.id not in change.tests:
                     change.lines.update({line} if line else {grown.line for grown in window.grown.get(op, ())})
@@ -87,23 +90,23 @@ def _most(change: OpChange) -> tuple[bool, int, int, int, str]:
     return not change.is_worse, -abs(change.calls), -abs(change.change_ns), -len(change.tests), change.op
 
 
-_Changed = tuple[str, bool, str, "RowResult | None", "SourceLine | None", bool]
+_Changed = tuple[str, bool, str, "RowResult | None", "Finding | None"]
 
 
 def _changes(window: WindowResult, *, fails: bool) -> Iterator[_Changed]:
     """Yield the op, whether it is worse, its change in words, and its row; an op that is worse comes once.
 
-    Last the line that causes it, if known, and whether it is one of several ops of a finding.
+    Last the finding that it is of; None if it is better.
     """
     rows, told = {row.op: row for row in window.rows}, set[str]()
     for finding in window.findings if fails else ():
         for op in () if finding.adds else finding.ops or [WHOLE if finding.op is None else finding.op]:
             for what in finding.kinds:
-                yield op, True, what, None if op in told else rows.get(op), finding.line, bool(finding.ops)
+                yield op, True, what, None if op in told else rows.get(op), finding
                 told.add(op)
     for row in window.rows:
         if row.verdict.is_improvement:
-            yield row.op, False, row.word, row, None, False
+            yield row.op, False, row.word, row, None
 
 
 def by_function(run: RunResult) -> list[Failing]:

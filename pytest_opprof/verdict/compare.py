@@ -401,7 +401,7 @@ def _damage(
     # A new op has more calls, too.
     kind = SEVERITY[Verdict.MORE if verdict is Verdict.NEW else verdict] if verdict.does_more else len(SEVERITY)
     more: float = -row.change_ns
-    if not is_timed and not verdict.is_change:
+    if not is_timed:
         more = -(row.now.bytes or row.now.calls).most if row.now else 0
     if verdict in (Verdict.NEW, Verdict.MORE):
         more = -row.more_calls

@@ -156,7 +156,7 @@ def test_a_part_of_the_folder_is_refused_because_its_modules_would_seem_to_be_ot
 ) -> None:
     folder = kept / "baselines" / HERE.folder / part
     folder.mkdir(exist_ok=True)
-    for path in () if folder.name == HERE.folder else folder.parent.glob("*.json"):
+    for path in [*folder.parent.glob("*.json")]:
         path.rename(folder / path.name)
     assert main.main(["baselines", *action, "--dir", str(folder)]) == 2
     said = f"opprof: {folder} is only a part of a project's baselines; name their folder: --dir {kept / 'baselines'}\n"

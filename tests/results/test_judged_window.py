@@ -47,8 +47,8 @@ def found_in(
         log.allocated(size)
     profile = assemble([(log.freeze(), {0: 0})], [1])
     before, after = ({op: OpCounts(Range(calls)) for op, calls in of.items()} for of in (base, now))
-    then_facts, facts = tuple({"peak_memory": Range(size)} for size in memory) or ({}, {})
-    diff = compare((before, then_facts), (after, facts), UNTIMED, STORED, then=then)
+    known_before, known = tuple({"peak_memory": Range(size)} for size in memory) or ({}, {})
+    diff = compare((before, known_before), (after, known), UNTIMED, STORED, then=then)
     return JudgedWindow(WindowNumbers.of("body", profile), Budget.parse([], limits).check(profile), diff).findings
 
 

@@ -38,8 +38,8 @@ LIMITS = replace(STORED, op_share=0.0)
 ROUNDS = 10
 
 
-def counted(table: Table) -> dict[str, OpCounts]:
-    return {op: OpCounts(Range(calls)) for op, (calls, _) in table.items()}
+def counted(table: Table) -> Done:
+    return {op: OpCounts(Range(calls)) for op, (calls, _) in table.items()}, {}
 
 
 def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[ProcessTimes]:
@@ -51,7 +51,7 @@ def timed(table: Table, processes: int = 1, total_us: int = 0) -> list[ProcessTi
 
 def diff(base: Table, now: Table, top: int = 2, processes: int = 6) -> Diff:
     timing = judge(timed(base, 3), timed(now, processes), Rule(LIMITS))
-    return compare((counted(base), {}), (counted(now), {}), timing, LIMITS, top)
+    return compare(counted(base), counted(now), timing, LIMITS, top)
 
 
 def findings(found: Diff) -> list[str]:
@@ -131,7 +131,7 @@ def test_times_that_were_not_judged_are_shown_with_the_reason_and_no_verdict() -
         unjudged("in parallel", timed(now), timed(base, 3)),
         replace(judge(timed(base, 3), timed(now, 6)), verdict=Verdict.NOISY, why="in parallel"),
     ):
-        found = compare((counted(base), {}), (counted(now), {}), replace(timing, ops={}), LIMITS, 2)
+        found = compare(counted(base), counted(now), replace(timing, ops={}), LIMITS, 2)
         assert (found.times, found.verdict) == ("in parallel", timing.verdict)
         assert (found.total.base_ns, found.total.now_ns) == (400_000, 900_000)
         assert (findings(found), list(found.improvements()), found.times_changed) == ([], [], False)
@@ -141,18 +141,16 @@ def test_a_change_that_its_limits_let_pass_says_which() -> None:
     base, now = {"Add": (1, 400), "Exp": (1, 4), "Log": (1, 100)}, {"Add": (1, 499), "Exp": (1, 8), "Log": (1, 105)}
     assert {row.op: row.why for row in diff(base, now).rows} == {"Add": "", "Exp": "below 5 us", "Log": ""}
     agreed = judge(timed(base, 3), timed({**base, "Add": (1, 900)}, 6), Rule(LIMITS))
-    (row,) = (row for row in compare((counted(base), {}), (counted(base), {}), agreed, LIMITS).rows if row.op == "Add")
+    (row,) = (row for row in compare(counted(base), counted(base), agreed, LIMITS).rows if row.op == "Add")
     assert (row.verdict, row.why) == (Verdict.SLOWER, "")
     calls = counted(base)
-    (row,) = (row for row in compare((calls, {}), (calls, {}), replace(agreed, ops={}), LIMITS).rows if row.op == "Add")
+    (row,) = (row for row in compare(calls, calls, replace(agreed, ops={}), LIMITS).rows if row.op == "Add")
     assert (row.verdict, row.why) == (Verdict.OK, "not confirmed")
 
 
 def test_an_op_whose_time_was_not_judged_is_not_called_ok() -> None:
     base, now = {"Add": (1, 400), "Exp": (1, 4)}, {"Add": (1, 900), "Exp": (1, 4)}
-    found = compare(
-        (counted(base), {}), (counted(now), {}), unjudged("in parallel", timed(now), timed(base, 3)), LIMITS
-    )
+    found = compare(counted(base), counted(now), unjudged("in parallel", timed(now), timed(base, 3)), LIMITS)
     assert [(row.verdict, row.why) for row in found.rows] == [
         (Verdict.INCOMPARABLE, "not judged"),
         (Verdict.INCOMPARABLE, ""),
@@ -215,7 +213,7 @@ def test_in_pairs_an_op_that_may_be_slower_or_not_is_unclear_unless_that_would_n
 
 
 def test_calls_are_judged_though_times_are_not() -> None:
-    found = compare((counted({"Add": (1, 0)}), {}), (counted({"Add": (2, 0)}), {}), unjudged("in parallel", []), LIMITS)
+    found = compare(counted({"Add": (1, 0)}), counted({"Add": (2, 0)}), unjudged("in parallel", []), LIMITS)
     assert (found.verdict, found.times) == (Verdict.MORE, "in parallel")
 
 
@@ -271,12 +269,10 @@ def test_a_change_of_the_top_ops_is_told() -> None:
     assert diff(base, base).top_change == ""
     calls = counted(base)
     shown = unjudged("in parallel", timed(now), timed(base))
-    assert compare((calls, {}), (calls, {}), shown, LIMITS, top=2).top_change == ""
+    assert compare(calls, calls, shown, LIMITS, top=2).top_change == ""
     noisy = replace(judge(timed(base, 3), timed(now), Rule(LIMITS)), verdict=Verdict.NOISY)
-    assert compare((calls, {}), (calls, {}), noisy, LIMITS, top=2).top_change == ""
-    assert (
-        compare((calls, {}), (calls, {}), replace(noisy, verdict=Verdict.OK, base=None), LIMITS, top=2).top_change == ""
-    )
+    assert compare(calls, calls, noisy, LIMITS, top=2).top_change == ""
+    assert compare(calls, calls, replace(noisy, verdict=Verdict.OK, base=None), LIMITS, top=2).top_change == ""
 
 
 def test_a_total_that_is_too_noisy_for_a_verdict_is_shown() -> None:
@@ -339,7 +335,7 @@ def whole(base: Table, now: Table, base_us: int, now_us: int) -> Diff:
         for table, us in ((base, base_us), (now, now_us))
     ]
     timing = judge(timed(outside[0], 3, base_us), timed(outside[1], 6, now_us), Rule(STORED))
-    return compare((counted(base), {}), (counted(now), {}), timing, STORED)
+    return compare(counted(base), counted(now), timing, STORED)
 
 
 def test_a_slower_whole_names_the_ops_that_made_half_of_it() -> None:
@@ -418,9 +414,7 @@ verdicts = st.sampled_from([Verdict.OK, Verdict.SLOWER, Verdict.FASTER])
 def test_whatever_slower_is_judged_becomes_a_finding(table: Table, ops: dict[str, Verdict], total: Verdict) -> None:
     ops = {op: verdict for op, verdict in ops.items() if op in table and verdict is not Verdict.OK}
     side = judge(timed(table, 3), timed(table)).base
-    found = compare(
-        (counted(table), {}), (counted(table), {}), TimingVerdict(total, "", side, side, 1, True, total, ops), LIMITS
-    )
+    found = compare(counted(table), counted(table), TimingVerdict(total, "", side, side, 1, True, total, ops), LIMITS)
     slower = {op for op, verdict in ops.items() if verdict is Verdict.SLOWER} | {
         None for _ in "1" if total is Verdict.SLOWER
     }
