@@ -219,7 +219,7 @@ class Diff:
         if row.is_fact and row.op in COARSE:
             return f"{COARSE[row.op]} {row.work.text}"
         if row.verdict is row.work.verdict:
-            return f"{FACTS[row.op].called if row.is_fact else row.op} {row.work.text}"
+            return f"{row.op.replace('_', ' ')} {row.work.text}"
         return f"{row.op} {row.calls[0] or 0} -> {row.calls[1]}"
 
     def _change(self, row: Row) -> str:

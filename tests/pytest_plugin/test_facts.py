@@ -190,7 +190,7 @@ def test_timed():
             "  ops recorded for backward: 2 (baseline: 0)",
             "(ops recorded for backward)*more recorded for backward",
             "opprof: 2 tests measured, *1 with more memory*",
-            "FAILED test_m.py::test_a - ops recorded for backward 0 -> 2",
+            "FAILED test_m.py::test_a - grad nodes 0 -> 2",
         ]
     )
 

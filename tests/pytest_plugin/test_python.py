@@ -108,7 +108,7 @@ def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
             r"    `to_ids` at tokenizer.py:5 calls `list\.\w+` 50 times \(baseline: 0\); 1 more function",
         ]
     )
-    result.stdout.fnmatch_lines(["FAILED test_m.py::test_ids - calls of Python functions * -> 1* at tokenizer.py:5"])
+    result.stdout.fnmatch_lines(["FAILED test_m.py::test_ids - python calls * -> 1* at tokenizer.py:5"])
 
 
 def test_fewer_calls_are_told_and_fail_nothing(

@@ -165,7 +165,7 @@ def test_ops_recorded_for_backward_stand_below_the_op_of_the_same_line_and_alone
     assert told(here) == [cast, ("  ops recorded for backward: 7 (baseline: 6)", "")]
     assert told(elsewhere) == [
         cast,
-        ("ops recorded for backward: 7 (baseline: 6) at m.py:9", "ops recorded for backward 6 -> 7 at m.py:9"),
+        ("ops recorded for backward: 7 (baseline: 6) at m.py:9", "grad nodes 6 -> 7 at m.py:9"),
     ]
 
 

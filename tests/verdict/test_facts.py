@@ -165,7 +165,7 @@ def test_a_lost_no_grad_is_a_finding_with_its_cause_and_no_op_is_blamed() -> Non
     assert found.verdict is Verdict.ABOVE
     assert found.verdict.does_more
     assert [str(each) for each in found.findings()] == ["ops recorded for backward: 12 (baseline: 0)"]
-    assert [each.short for each in found.findings()] == ["ops recorded for backward 0 -> 12"]
+    assert [each.short for each in found.findings()] == ["grad nodes 0 -> 12"]
     assert found.more_calls == []
     assert [(row.op, row.is_op) for row in found.rows] == [("grad_nodes", False), ("Add", True)]
 
@@ -182,7 +182,7 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
     more = {"peak_memory": Range(9 * MIB, 9 * MIB), "grad_nodes": Range(2, 2)}
     timing = unjudged("one round", [])
     found = compare_counts_first((CALLS, facts), ({"Add": OpCounts(Range(2))}, more), timing, STORED)
-    assert [each.short for each in found.findings()] == ["Add 1 -> 2", "ops recorded for backward 0 -> 2"]
+    assert [each.short for each in found.findings()] == ["Add 1 -> 2", "grad nodes 0 -> 2"]
     assert [(row.work.text, row.why) for row in found.rows if row.op == "peak_memory"] == [
         ("1 MiB -> 9 MiB", "explained by ops")
     ]
