@@ -81,7 +81,7 @@ def _head(run: RunResult) -> Iterator[str]:
         none = f"none of {tests} exceeds its budget or baseline{than}"
         yield f"## opprof: {none if run.tests else 'nothing measured'}"
     yield ""
-    counts = [*counted(run.tests), *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])]
+    counts = [*counted(run.tests, run.against), *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])]
     yield ", ".join(counts or ["No test"]) + "."
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:

@@ -91,7 +91,7 @@ class Summary:
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         if records:
-            said = _counted(records)
+            said = _counted(records, settings.against)
         elif self.is_cut:
             said = _INTERRUPTED
         elif settings.everything and self.ran:
@@ -133,10 +133,10 @@ def _nothing_seen(chosen: Iterable[str] | None) -> str:
     )
 
 
-def _counted(records: Sequence[TestRecord]) -> str:
+def _counted(records: Sequence[TestRecord], against: str) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     ok = sum(record.status == "ok" for record in records)
-    parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records)]
+    parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}

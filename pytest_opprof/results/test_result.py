@@ -74,8 +74,8 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def more_calls(self) -> int:
-        """The extra calls of all ops, in the window with most of them."""
-        more = (sum(row.more_calls for row in window.rows if row.is_op) for window in self.windows)
+        """The extra calls of ops that have more, in the window with most of them."""
+        more = (sum(max(row.more_calls, 0) for row in window.rows) for window in self.windows)
         return max(more, default=0)
 
 
@@ -109,8 +109,10 @@ def status(windows: Sequence[JudgedWindow]) -> Status:
     return next((word for word in WORDS if word in present), "ok")
 
 
-def counted(tests: Sequence[TestResult]) -> list[str]:
+def counted(tests: Sequence[TestResult], against: str = "") -> list[str]:
     """Return how many tests have each status, the worst first, in words; a held budget is named beside "no baseline".
+
+    *against* is the revision of the comparison; empty: the baselines.
 
     >>> counted([TestResult(id="a", status="slower"), TestResult(id="b", status="ok")])
     ['1 slower']
@@ -118,9 +120,11 @@ def counted(tests: Sequence[TestResult]) -> list[str]:
     counts = Counter(test.status for test in tests)
     held = sum(test.status == "no baseline" and any(window.limits for window in test.windows) for test in tests)
     counts["no baseline"] -= held
-    parts = [f"{counts[word]} {said}" for word, said in WORDS.items() if counts[word]]
+    none = f"not compared with {against}" if against else WORDS["no baseline"]
+    words = {**WORDS, "no baseline": none}
+    parts = [f"{counts[word]} {said}" for word, said in words.items() if counts[word]]
     its = "its" if held == 1 else "their"
-    return [*parts, *([f"{held} within {its} budget and without baseline"] if held else [])]
+    return [*parts, *([f"{held} within {its} budget and {none}"] if held else [])]
 
 
 def _status_of(window: JudgedWindow) -> Status:

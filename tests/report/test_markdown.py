@@ -167,6 +167,7 @@ def test_nothing_that_went_wrong_is_left_out() -> None:
     found = markdown(run(strict, stale=["t.py::gone"], interrupted=True, errors=["no <core>"]))
     assert found.startswith("## opprof: 1 error, 1 test measured\n")
     assert "1 without baseline." in found
+    assert "1 not compared with v1." in markdown(run(strict, against="v1"))
     assert "1 test failed for other reasons; see the log: <code>t.py::new</code>." in found
     assert "**The run was interrupted: tests may be missing.**" in found
     assert "1 stale baseline: `opprof baselines prune`" in found

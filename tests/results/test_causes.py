@@ -67,7 +67,10 @@ def test_the_order_follows_from_tests_calls_and_names_not_from_time_or_the_order
 
 def test_failing_tests_follow_their_causes_and_the_one_with_the_most_calls_comes_first() -> None:
     rare = record_of("t.py::rare", {"Mul": 1}, {"Mul": 9})
-    often = [record_of(f"t.py::often[{n}]", {"Cast": 1}, {"Cast": 1 + n}) for n in (1, 3, 2)]
+    # One with more casts makes fewer calls in all.
+    often = [
+        record_of(f"t.py::often[{n}]", {"Cast": 1, "Add": 9}, {"Cast": 1 + n, "Add": 9 - 2 * n}) for n in (1, 3, 2)
+    ]
     names = [test.id for test in run(rare, record_of("t.py::ok", *[{"Add": 1}] * 2), *often).failing]
     assert names == ["t.py::often[3]", "t.py::often[2]", "t.py::often[1]", "t.py::rare"]
 
