@@ -204,7 +204,7 @@ def _window(window: WindowResult) -> Iterator[str]:
     """Yield the table of a window's ops, and the source lines of the ops that fail it."""
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
-    if len(window.findings) > 1:  # a single one stands above
+    if len(window.findings) > _LINES or any(each.adds for each in window.findings):  # else all stand above
         yield from (f"{'  ' * each.adds}- {escaped(each.text.strip())}" for each in window.findings)
         yield ""
     yield from rendered(_ops(window), padded=False)

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from ..profile.site_calls import SourceLine
 from ..units import plural
 from ..verdict.findings import Finding
-from ..verdict.quantities import is_fact, named
+from ..verdict.quantities import QUANTITIES, is_fact, named
 from .test_result import TestResult
 from .window_result import BODY, RowResult, WindowResult
 
@@ -141,7 +141,8 @@ def _changes(test: TestResult, window: WindowResult) -> Iterator[_Change]:
     """Yield the changes of a window: its findings, if the test fails, then its improvements."""
     rows, told = {row.op: row for row in window.rows}, set[str]()
     for finding in window.findings if test.fails else ():
-        for op in () if finding.adds else finding.ops or [WHOLE if finding.op is None else finding.op]:
+        op_or_fact = finding.op or (finding.rule if finding.rule in QUANTITIES else WHOLE)
+        for op in () if finding.adds else finding.ops or (op_or_fact,):
             for word in finding.kinds:
                 yield _Change(test.id, op, window, None if op in told else rows.get(op), word, finding)
                 told.add(op)

@@ -313,10 +313,10 @@ def with_lines(name: str) -> str:
 
 
 def named(op: str) -> str:
-    """Return an op's name in a table; a fact of the window stands in parentheses."""
+    """Return an op's name in a table; a quantity of the window stands in parentheses."""
     if op in COARSE:
         return f"({COARSE[op]})"
-    return f"({FACTS[op].called})" if op in FACTS else op
+    return f"({QUANTITIES[op].called})" if op in QUANTITIES else op
 
 
 def as_a_whole(changed: Mapping[str, str]) -> str:

@@ -214,7 +214,7 @@ def test_tests_of_one_side_only_are_named(repository: pytest.Pytester) -> None:
         [
             "opprof: only HEAD has test_m.py::test_a",
             "nothing to compare with: HEAD does not have the test: test_m.py::test_b",
-            "opprof: 1 test measured, 0 ok, 1 not compared with HEAD",
+            "opprof: 1 test measured, 0 ok, 1 not compared with HEAD (*)",
         ]
     )
     run(repository, "--opprof-strict").assert_outcomes(failed=1, deselected=1)

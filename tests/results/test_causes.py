@@ -46,6 +46,11 @@ def test_the_windows_inside_a_body_are_not_counted_again() -> None:
     assert cast.calls == 4
 
 
+def test_a_broken_limit_of_the_window_is_named() -> None:
+    test = record_of("t.py::a", None, {"Cast": 3}, calls=2, device_time="1 ns", top=["Add"])
+    assert [cause.title for cause in run(test).causes] == ["(calls of all ops)", "(device time)", "(whole window)"]
+
+
 def test_a_change_that_is_expected_to_fail_is_no_cause() -> None:
     test = record_of("t.py::a", *CAST)
     test.outcome = "skipped"  # xfail
