@@ -12,7 +12,7 @@ from ...units import format_change, format_ns, format_share, plural
 from ...verdict.changed import calls_vary, split
 from ...verdict.compare import Diff, Row
 from ...verdict.quantities import word
-from ...verdict.verdicts import Verdict
+from ...verdict.verdicts import Sense, Verdict
 from . import marks
 from .page import arrow, rendered, signed
 
@@ -45,7 +45,7 @@ class Compared:
 def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ()) -> str:
     """Return the page of a comparison of *base* and *now*."""
     is_timed = diff.total.base_ns is not None and diff.total.now_ns is not None
-    rows = sorted(diff.rows, key=lambda row: (not row.verdict.is_regression, -_amount(row, is_timed=is_timed)))
+    rows = diff.rows
     calls = sum(_most(row.base) for row in rows), sum(_most(row.now) for row in rows)
     before, after = (diff.total.base_ns or 0, diff.total.now_ns or 0) if is_timed else calls
     steps = _waterfall(rows, before, after, is_timed=is_timed)
@@ -92,8 +92,9 @@ def _meaning(diff: Diff, before: float, after: float, *, is_timed: bool) -> str:
     worse, better = ([row for row in diff.rows if row.verdict.sense == sense] for sense in ("worse", "better"))
     total = _in_total(diff, before, after, is_timed=is_timed)
     if not worse:
-        return f"{total}: no op is worse{f', {_counted(better)} better' if better else ' or better'}."
-    counted = f"{_counted(worse)} worse, {_counted(better) if better else 'no op is'} better"
+        better_too = f", {_counted(better, 'better')}" if better else " or better"
+        return f"{total}: no op is worse{better_too}."
+    counted = f"{_counted(worse, 'worse')}, {_counted(better, 'better') if better else 'no op is better'}"
     worst = worse[0]
     what = f"{worst.title}, {_calls(worst)} calls" if worst.more_calls > 0 else diff.finding(worst).short
     return f"{total}: {counted}. The worst: {what.replace(' -> ', ' → ')}."
@@ -114,13 +115,13 @@ def _in_total(diff: Diff, before: float, after: float, *, is_timed: bool) -> str
     return f"{format_ns(abs(after - before))} {'slower' if after > before else 'faster'} in total ({change})"
 
 
-def _counted(rows: Sequence[Row]) -> str:
-    """Return how many rows there are, and how many of each verdict: ``3 ops (2 with more calls, 1 slower) are``."""
+def _counted(rows: Sequence[Row], sense: Sense) -> str:
+    """Return how many *rows* there are, of each verdict: ``3 ops are worse (2 with more calls, 1 slower)``."""
     ops = Counter(_HOW.get(row.verdict, row.verdict.value) for row in rows if row.is_op)
     how = ", ".join(f"{number} {word}" for word, number in ops.items()) if len(ops) > 1 else "".join(ops)
-    found = [f"{plural(ops.total(), 'op')} ({how})"] if ops else []
+    found = [plural(ops.total(), "op")] if ops else []
     found += [row.title for row in rows if not row.is_op]
-    return f"{', '.join(found)} {'is' if len(rows) == 1 else 'are'}"
+    return f"{', '.join(found)} {'is' if len(rows) == 1 else 'are'} {sense}" + (f" ({how})" if how else "")
 
 
 @dataclass(frozen=True, slots=True)

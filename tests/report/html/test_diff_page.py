@@ -25,7 +25,7 @@ def test_the_bars_lead_from_before_to_now() -> None:
     page = Page(diff_page.html(BASE, NOW, compare((calls, {}), (calls, {}), timing, STORED)))
     assert page.text.startswith("+50% device time: 1 ms → 1.5 ms before: a.json")
     assert "The environments differ" in page.text
-    assert "▲ verdict: slower : 500 us slower in total (+50%): 1 op (slower) is worse, no op is better." in page.text
+    assert "▲ verdict: slower : 500 us slower in total (+50%): 1 op is worse (slower), no op is better." in page.text
     assert "The worst: Conv +61.1%." in page.text
     assert [cells[:2] for cells in page.tables["steps"]] == [
         ["op", "time"],
@@ -88,7 +88,7 @@ def test_a_bar_to_the_faster_side_never_has_the_colour_of_worse() -> None:
     assert "#0072b2" in fills  # Conv is gone, which is better
     assert "#d55e00" not in fills
     assert (
-        "▲ verdict: more calls : 600 us faster in total (-60%): 1 op (with more calls) is worse, 1 op (gone) is better."
+        "▲ verdict: more calls : 600 us faster in total (-60%): 1 op is worse (with more calls), 1 op is better (gone)."
         " The worst: Mul, 1 → 2 calls."
     ) in page.text
 
@@ -100,10 +100,23 @@ def test_the_page_says_how_many_ops_have_a_verdict(verdict: Verdict) -> None:
     rows = tuple(replace(each, verdict=verdict) for each in diff.rows)
     said = diff_page._meaning(replace(diff, rows=rows), 2, 2, is_timed=False)
     assert said.startswith("As many calls as before in total: ")
-    assert ("2 ops (" in said) == verdict.is_change
-    assert ("are worse, no op is better. The worst: " in said) == verdict.is_regression
-    assert said.endswith("are better.") == verdict.is_improvement
+    assert ("2 ops are " in said) == verdict.is_change
+    assert ("), no op is better. The worst: " in said) == verdict.is_regression
+    assert ("2 ops are better (" in said) == verdict.is_improvement
     assert ("no op is worse or better." in said) != verdict.is_change
+
+
+def test_the_table_has_the_order_of_the_terminal_whatever_was_measured() -> None:
+    base = {"Mul": OpCounts(Range(1)), "Add": OpCounts(Range(1)), "Conv": OpCounts(Range(1))}
+    now = {**base, "Mul": OpCounts(Range(2)), "Add": OpCounts(Range(9))}
+    for slower in ("Conv", "Mul", "Add"):
+        timed = Times(9_000_000, {name: 5_000_000 if name == slower else 1_000_000 for name in base})
+        timing = TimingVerdict(
+            Verdict.SLOWER, "", Times(3, dict.fromkeys(base, 1)), timed, ops={"Conv": Verdict.SLOWER}
+        )
+        page = Page(diff_page.html(BASE, NOW, compare((base, {}), (now, {}), timing, STORED)))
+        assert [cells[0] for cells in page.tables["ops"][1:]] == ["Add", "Mul", "Conv"]
+        assert "The worst: Add, 1 → 9 calls." in page.text
 
 
 def test_the_page_says_whether_the_whole_was_judged() -> None:
