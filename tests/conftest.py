@@ -36,7 +36,7 @@ from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.pytest_plugin import closing, judging
 from pytest_opprof.results import window_result
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import SitesByOp
 from pytest_opprof.verdict.stored_rule import Rule
 

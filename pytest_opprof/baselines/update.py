@@ -10,8 +10,8 @@ from ..measure.plan import Settings
 from ..profile.environment import Environment
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes
-from ..results.run_result import TestRecord
 from ..results.test_id import split_id
+from ..results.test_result import TestRecord
 from ..results.window_result import BODY, SitesByOp, WindowResult
 from ..verdict.noise import clean_processes
 from ..verdict.stored_rule import STORED_RULE, has_lone_best

@@ -268,7 +268,8 @@ class _OfRuns:
     def write_page(self, path: Path) -> None:
         """Write the page of the comparison: the page of a run."""
         from ..report.html import page, run_page
-        from ..results.run_result import TestRecord, run_of, status
+        from ..results.run_result import run_of
+        from ..results.test_result import TestRecord, status
         from ..results.window_result import titled
 
         tests: dict[str, list[JudgedWindow]] = {}
@@ -297,7 +298,7 @@ class _OfRuns:
         """Yield the lines for people."""
         # Imported here, with NumPy behind them.
         from ..report.failure import Shown, failure
-        from ..results.run_result import WORDS, status
+        from ..results.test_result import WORDS, status
         from ..results.window_result import titled
         from ..verdict.verdicts import Verdict
 

@@ -19,7 +19,7 @@ from .. import __version__
 from ..machine.atomic_write import gzipped, write_atomically
 from ..machine.identity import machine
 from ..results.plain import converted
-from ..results.run_result import TestRecord
+from ..results.test_result import TestRecord
 from .turns import SideRun
 
 # Bases that are kept; the oldest goes. One of 330 tests takes 90 kB.

@@ -17,7 +17,7 @@ from ..measure.plan import Settings
 from ..profile.op_counts import OpCounts, in_all
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
-from ..results.run_result import TestRecord
+from ..results.test_result import TestRecord
 from ..results.window_result import SitesByOp, WindowResult, titled
 from ..units import plural
 from ..verdict.coarse import Coarse, together

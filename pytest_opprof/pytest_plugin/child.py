@@ -18,8 +18,8 @@ from ..processes.parent import Parent, why
 from ..processes.pool import Measured
 from ..processes.this_run import COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES
 from ..results.plain import converted, plain
-from ..results.run_result import TestRecord
 from ..results.test_id import id_of
+from ..results.test_result import TestRecord
 from ..verdict.coarse import Coarse
 
 _INSTALLED = frozenset(["site-packages", "dist-packages"])

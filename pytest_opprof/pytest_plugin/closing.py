@@ -28,8 +28,9 @@ from ..report import colours
 from ..report.summary import Summary
 from ..results.merging import merged, of_window
 from ..results.plain import converted, plain
-from ..results.run_result import RunResult, TestRecord, run_of, write
+from ..results.run_result import RunResult, run_of, write
 from ..results.test_id import split_id
+from ..results.test_result import TestRecord
 from ..units import plural
 from ..verdict.tolerances import BASE_PROCESSES
 from .options import shown

@@ -17,7 +17,7 @@ from ..report.failure import BROKEN_BASELINE, Shown, cause, failure
 from ..report.op_table import kernels, table
 from ..report.tables import Style
 from ..results.judged_window import JudgedWindow
-from ..results.run_result import TestRecord, status
+from ..results.test_result import TestRecord, status
 from ..results.window_result import titled
 from ..units import format_share
 from ..verdict.tolerances import LEAST_STORED

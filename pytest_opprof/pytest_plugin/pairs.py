@@ -24,8 +24,8 @@ from ..python_calls.names import other_versions
 from ..report import colours
 from ..results.judged_window import JudgedWindow
 from ..results.plain import converted, plain
-from ..results.run_result import TestRecord
 from ..results.test_id import split_id
+from ..results.test_result import TestRecord
 from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
 from ..verdict.acceptance import TRAILER, Acceptance, accepted

@@ -12,8 +12,8 @@ from ..errors import NothingMeasured, OpprofError, UsageError
 from ..measure.measurement import Measurement
 from ..measure.plan import TestPlan
 from ..report.colours import Tone
-from ..results.run_result import TestRecord
 from ..results.test_id import id_of, split_id
+from ..results.test_result import TestRecord
 from .marks import marks_of, placed, read
 
 

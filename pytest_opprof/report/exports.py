@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from ..results.run_result import RunResult, TestResult
+from ..results.run_result import RunResult
 from ..results.test_id import split_id
+from ..results.test_result import TestResult
 from ..results.window_result import WindowResult, titled
 from ..verdict.findings import Finding
 from ..verdict.tolerances import LEAST_ROUNDS

@@ -9,11 +9,12 @@ from typing import Final
 from ..errors import UsageError
 from ..escaping import markdown as escaped
 from ..profile.range import Range
-from ..results.run_result import RunResult, counted
+from ..results.causes import Cause
+from ..results.run_result import RunResult
+from ..results.test_result import TestResult, counted
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
 from .accepting import Accepting
-from .causes import Failing, OpChange, by_function, by_op, headlines
 from .ranks import RankSpread, rank_spreads, said
 from .tables import COUNT, Column, Kind, Table
 from .tables import markdown as rendered
@@ -48,14 +49,17 @@ def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
 
     A function that fails is told whole, or left out and named.
     """
-    head = [*_head(run), *_table(by_op(run))]
+    head = [*_head(run), *_table(run.causes)]
     parts, left_out = ["\n".join(head)], list[str]()
     left = most_bytes - _NOTE_BYTES - len(parts[0].encode())
-    for failing in by_function(run):
-        part = "\n".join(_details(failing, Accepting.of_run(run)))
+    by_function: dict[tuple[str, object], list[TestResult]] = {}
+    for test in run.failing:
+        by_function.setdefault((test.id.partition("[")[0], test.fails_for), []).append(test)
+    for (function, _), tests in by_function.items():
+        part = "\n".join(_details(function, tests, Accepting.of_run(run)))
         size = len(part.encode()) + 1
         if size > left:
-            left_out.append(failing.function)
+            left_out.append(function)
         else:
             parts.append(part)
             left -= size
@@ -77,7 +81,7 @@ def _head(run: RunResult) -> Iterator[str]:
         none = f"none of {tests} exceeds its budget or baseline{than}"
         yield f"## opprof: {none if run.tests else 'nothing measured'}"
     yield ""
-    counts = [*counted(run.tests), *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])]
+    counts = [*counted(run.tests, run.against), *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])]
     yield ", ".join(counts or ["No test"]) + "."
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:
@@ -100,12 +104,12 @@ def _head(run: RunResult) -> Iterator[str]:
     yield ""
 
 
-def _table(changes: Sequence[OpChange]) -> Iterator[str]:
-    """Yield the table of changes, by op."""
-    if not changes:
+def _table(causes: Sequence[Cause]) -> Iterator[str]:
+    """Yield the table of causes."""
+    if not causes:
         return
-    most = max(abs(change.calls) for change in changes[:_OPS])
-    has_lines = any(change.lines for change in changes[:_OPS])
+    most = max(abs(cause.calls) for cause in causes[:_OPS])
+    has_lines = any(cause.lines for cause in causes[:_OPS])
     columns = [
         Column("op", _CODE),
         Column(""),
@@ -117,25 +121,20 @@ def _table(changes: Sequence[OpChange]) -> Iterator[str]:
     ]
     rows = [
         [
-            change.title,
-            f"{'▲' if change.is_worse else '▼'} {', '.join(change.what)}",
-            len(change.tests),
-            change.calls,
-            change.calls,
-            change.change_ns,
-            *([_place(change)] if has_lines else []),
+            cause.title,
+            f"{'▲' if cause.is_worse else '▼'} {', '.join(cause.changes)}",
+            len(cause.tests),
+            cause.calls,
+            cause.calls,
+            cause.change_ns,
+            *([next((f"{each.line.file}:{each.line.line}"[-80:] for each in cause.lines), None)] if has_lines else []),
         ]
-        for change in changes[:_OPS]
+        for cause in causes[:_OPS]
     ]
     yield from rendered(Table(columns, rows), padded=False)
-    if len(changes) > _OPS:
-        yield f"\n... and {plural(len(changes) - _OPS, 'more op')}"
+    if len(causes) > _OPS:
+        yield f"\n... and {plural(len(causes) - _OPS, 'more cause')}"
     yield ""
-
-
-def _place(change: OpChange) -> str | None:
-    """Return the line of the program that asks for most of it, in most tests; None where no line is known."""
-    return next((f"{line.file}:{line.line}"[-80:] for line, _ in change.lines.most_common(1)), None)
 
 
 def _signed_time(ns: int) -> str:
@@ -179,21 +178,23 @@ def _differing(calls: Mapping[str, str]) -> str:
     return "; ".join([*told, *([f"and {len(calls) - _LINES} more"] if len(calls) > _LINES else [])])
 
 
-def _details(failing: Failing, accepting: Accepting) -> Iterator[str]:
-    """Yield the findings of a function, its ops and the command that accepts them."""
-    several = f" ({plural(len(failing.tests), 'test')})" if len(failing.tests) > 1 else ""
-    findings = headlines(failing.tests[0])
+def _details(function: str, tests: Sequence[TestResult], accepting: Accepting) -> Iterator[str]:
+    """Yield the findings of *tests* of a function that fail for the same, their ops and the command that accepts."""
+    shown = tests[0]
+    several = f" ({plural(len(tests), 'test')})" if len(tests) > 1 else ""
+    findings = shown.headlines
     told, more = "; ".join(map(escaped, findings[:_LINES])), len(findings) - _LINES
     and_more = f" and {more} more" if more > 0 else ""
-    yield f"<details><summary>▲ {_code(failing.function)}{several}: {told}{and_more}</summary>"
-    yield from ["", *(f"- {escaped(finding)}" for finding in findings[_LINES:]), *([""] if more > 0 else [])]
-    if len(failing.tests) > 1 or failing.tests[0].id != failing.function:
-        names = [_code(test.id.removeprefix(failing.function)) for test in failing.tests]
+    yield f"<details><summary>▲ {_code(function)}{several}: {told}{and_more}</summary>"
+    yield ""
+    if len(tests) > 1 or shown.id != function:
+        names = [_code(test.id.removeprefix(function)) for test in tests]
         others = f"; the same fails {_listed(names[1:])}" if names[1:] else ""
         yield from [f"Shown: {names[0]}{others}", ""]
-    for window in failing.windows:
-        yield from _window(window)
-    steps = accepting.steps(failing.function, failing.tests[0].findings)
+    for window in shown.windows:
+        if window.findings:
+            yield from _window(window)
+    steps = accepting.steps(function, shown.findings)
     if said := ", then ".join((_code if step.is_command else escaped)(step.text) for step in steps):
         yield from [f"To accept this change: {said}", ""]
     yield from ["</details>", ""]
@@ -203,19 +204,21 @@ def _window(window: WindowResult) -> Iterator[str]:
     """Yield the table of a window's ops, and the source lines of the ops that fail it."""
     if window.name != BODY:
         yield from [f"Window {_code(window.name)}:", ""]
+    if len(window.findings) > _LINES or any(each.adds for each in window.findings):  # else all stand above
+        yield from (f"{'  ' * each.adds}- {escaped(each.text.strip())}" for each in window.findings)
+        yield ""
     yield from rendered(_ops(window), padded=False)
     number = len(window.told_rows) if window.rows else len(window.ops)
     yield from ["", *([f"... and {plural(number - _ROWS, 'more op')}", ""] if number > _ROWS else [])]
     if whole := window.as_a_whole:
         yield f"- {escaped(whole)}"
-    for op, title in window.titles.items():
-        grown = window.grown.get(op, ())
-        asked = [(f"{each} {'new line' if each.is_new else 'more from'}", each.line) for each in grown]
-        asked += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in window.other_sites(op)]
-        for what, line in asked[:_LINES]:
-            yield f"- {_code(title)}: {what} {_code(str(line).replace('`', ''))}"
-        if len(asked) > _LINES:
-            yield f"- {_code(title)}: ... and {plural(len(asked) - _LINES, 'more line')}"
+    for each in window.lines_of_causes:
+        lines = [(f"{more} {'new line' if is_new else 'more from'}", line) for line, more, is_new in each.grown]
+        lines += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in each.others]
+        for what, line in lines[:_LINES]:
+            yield f"- {_code(each.title)}: {what} {_code(str(line).replace('`', ''))}"
+        if len(lines) > _LINES:
+            yield f"- {_code(each.title)}: ... and {plural(len(lines) - _LINES, 'more line')}"
     yield from (f"- {escaped(said)}" for said in window.unknown_lines)
     if window.looked:
         yield f"- {escaped(window.looked)}"
@@ -236,10 +239,16 @@ def _ops(window: WindowResult) -> Table:
         Column("time", Kind(write=_times), right=True),
         Column(""),
     ]
+    rows: list[list[object]]
     if window.rows:
         changed = sorted(window.told_rows, key=lambda row: row.op not in failing)
         rows = [
-            [row.title, (row.base_calls, row.now_calls), (row.base_ns, row.now_ns), _became(row, beside)]
+            [
+                row.title,
+                (row.base_calls or Range(0), row.now_calls or Range(0)) if row.is_op else (None, None),
+                (row.base_ns, row.now_ns),
+                _became(row, beside),
+            ]
             for row in changed
         ]
     else:
@@ -257,7 +266,7 @@ def _ops(window: WindowResult) -> Table:
 
 def _calls(both: tuple[Range | None, Range | None]) -> str:
     before, after = (str(calls) if calls else "" for calls in both)
-    return after if before in ("", after) else f"{before} → {after or 'none'}"
+    return after if before in ("", after) else f"{before} → {after}"
 
 
 def _times(both: tuple[int | None, int | None]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..machine.ranks import on_ranks
-from ..results.run_result import RunResult, TestResult
+from ..results.run_result import RunResult
+from ..results.test_result import TestResult
 from ..results.window_result import RankNumbers, WindowResult
 from ..units import plural
 

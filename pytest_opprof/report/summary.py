@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from ..errors import OpprofError
 from ..frameworks.live.registry import hints, load_all
 from ..measure.plan import Settings
-from ..results.run_result import TestRecord, counted, run_of
+from ..results.causes import causes_of
+from ..results.test_result import TestRecord, counted
 from ..units import plural
 from ..verdict.verdicts import Verdict
 from .accepting import Accepting
-from .causes import by_op
 from .failure import BROKEN_BASELINE
 
-_MANY, _OPS = 3, 8
-"""Summarise causes from so many failing tests on; at most so many ops."""
+_MANY, _CAUSES = 3, 8
+"""Summarise causes from so many failing tests on; at most so many causes."""
 _INTERRUPTED = "opprof: interrupted before a test was measured to its end"
 _UNMARKED = (
     "opprof: nothing was measured: no test has an op_budget or opprof mark or uses the opprof fixture"
@@ -91,7 +91,7 @@ class Summary:
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         if records:
-            said = _counted(records)
+            said = _counted(records, settings.against)
         elif self.is_cut:
             said = _INTERRUPTED
         elif settings.everything and self.ran:
@@ -103,20 +103,21 @@ class Summary:
 
 
 def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
-    """Yield the causes by op where many tests fail: they are often one or two."""
-    run = run_of(records, [], interrupted=False)
-    if (failing := len(run.failing)) < _MANY:
+    """Yield the causes where many tests fail: they are often one or two."""
+    if (failing := sum(record.fails for record in records)) < _MANY:
         return
-    worse = [change for change in by_op(run) if change.is_worse]
+    worse = [cause for cause in causes_of(records) if cause.is_worse]
     yield f"{failing} failing tests, by cause:"
-    for change in worse[:_OPS]:
-        what = [f"{'+' * (change.calls > 0)}{plural(change.calls, 'call')}"] if change.calls else []
-        what += [each for each in change.what if not (what and each in (Verdict.MORE.value, Verdict.NEW.value))]
-        most = "" if list(change.lines.values()) == [len(change.tests)] else "most "
-        lines = [f"{most}from {line.file}:{line.line} in {line.function}" for line, _ in change.lines.most_common(1)]
-        yield f"  {change.title} in {plural(len(change.tests), 'test')}: {', '.join([*what, *lines])}"
-    if len(worse) > _OPS:
-        yield f"  ... and {plural(len(worse) - _OPS, 'more op')}"
+    for cause in worse[:_CAUSES]:
+        what = [f"{'+' * (cause.calls > 0)}{plural(cause.calls, 'call')}"] if cause.calls else []
+        what += [each for each in cause.changes if not (what and each in (Verdict.MORE.value, Verdict.NEW.value))]
+        most = "" if cause.has_one_line else "most "
+        what += [
+            f"{most}from {line.file}:{line.line} in {line.function}" for line in [each.line for each in cause.lines[:1]]
+        ]
+        yield f"  {cause.title} in {plural(len(cause.tests), 'test')}: {', '.join(what)}"
+    if len(worse) > _CAUSES:
+        yield f"  ... and {plural(len(worse) - _CAUSES, 'more cause')}"
 
 
 def _nothing_seen(chosen: Iterable[str] | None) -> str:
@@ -132,10 +133,10 @@ def _nothing_seen(chosen: Iterable[str] | None) -> str:
     )
 
 
-def _counted(records: Sequence[TestRecord]) -> str:
+def _counted(records: Sequence[TestRecord], against: str) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     ok = sum(record.status == "ok" for record in records)
-    parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records)]
+    parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}

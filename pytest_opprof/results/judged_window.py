@@ -25,7 +25,7 @@ from ..verdict.compare import Diff, Row
 from ..verdict.consequences import with_consequences
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult
 from ..verdict.python_limits import counted_as
-from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES
+from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES, with_lines
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
 from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, unknown_lines
@@ -189,13 +189,13 @@ class JudgedWindow:
         more = [row for row in self.worse if row.verdict.does_more]
         ops = {row.op for row in more if row.is_op}
         asked = [*limits, *(row.op for row in more)]
-        asked = [name if name in ops else _with_lines(name) for name in asked if not name.startswith(PREFIX)]
+        asked = [name if name in ops else with_lines(name) for name in asked if not name.startswith(PREFIX)]
         told = (*ops, *WITH_LINES)
         return [name for name in dict.fromkeys(asked) if name in told or name not in (*WINDOW_KEYS, *FACTS)]
 
     @property
     def remarks(self) -> list[str]:
-        """Remarks on a passing test: the backend's, improvements, and accepted changes."""
+        """Remarks: the backend's, accepted changes, and improvements; the table of a window that fails has these."""
         said_by_backend = (*self.numbers.remarks, *self.said)
         if self.diff is None:
             # A leak on every call is worth a line even if no limit forbids it.
@@ -204,7 +204,8 @@ class JudgedWindow:
         if self.excused:
             said = "; ".join(map(str, self.diff.findings()))
             return [*said_by_backend, f"{said}; but {self.excused}, {DEPENDS}"]
-        return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *self.diff.improvements()]
+        better = () if self.findings else self.diff.improvements()
+        return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *better]
 
     def with_remark(self, text: str) -> JudgedWindow:
         """Return the window with one more remark."""
@@ -260,10 +261,9 @@ class JudgedWindow:
         most = max(shared, key=lambda place: len(shared[place]), default=None)
         found = found if most is None else self._of_one_line(found, most, shared[most])
         found = [
-            each if each.adds or each.line else _at(each, lines.get(_with_lines(each.op or each.rule)))
-            for each in found
+            each if each.adds or each.line else _at(each, lines.get(with_lines(each.op or each.rule))) for each in found
         ]
-        found = _with_held_memory(found)
+        found = _with_facts(found)
         return [*found, *([Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs else [])]
 
     def _of_one_line(self, findings: Sequence[Finding], place: Place, more: Mapping[str, int]) -> list[Finding]:
@@ -369,35 +369,51 @@ class JudgedWindow:
         )
 
 
-def _with_held_memory(findings: Sequence[Finding]) -> list[Finding]:
-    """Return *findings* with the memory that a leak holds below the leak, not as findings of their own."""
-    leak = next((each for each in findings if (each.op or each.rule) == "left_behind" and not each.adds), None)
-    if leak is None:
-        return [*findings]
-    held = [each for each in findings if (each.op or each.rule) in _HELD and not each.adds]
-    below = [structs.replace(each, text=f"  {each.text}", short="", over_budget=each.breaks_budget) for each in held]
-    others = [each for each in findings if each not in held]
-    at = others.index(leak) + 1
-    while at < len(others) and others[at].adds:
-        at += 1
-    return [*others[:at], *below, *others[at:]]
+def _with_facts(findings: Sequence[Finding]) -> list[Finding]:
+    """Return *findings* with each fact below the finding that it is of: the memory that a leak holds below the leak,
+    and the ops recorded for backward below the op of the same line.
+    """
+    told = [*findings]
+    for leader in [each for each in findings if not each.adds and each.op not in WITH_LINES]:
+        is_leak = (leader.op or leader.rule) == "left_behind"
+        followers = [
+            each
+            for each in told
+            if not each.adds
+            and (
+                (is_leak and (each.op or each.rule) in _HELD)
+                or (leader.line and each.line == leader.line and each.op in WITH_LINES)
+            )
+        ]
+        told = [each for each in told if each not in followers]
+        at = told.index(leader) + 1
+        while at < len(told) and told[at].adds:
+            at += 1
+        told[at:at] = [
+            structs.replace(
+                each,
+                text=f"  {each.text.removesuffix(_at_line(each.line))}",
+                short="",
+                line=None,
+                over_budget=each.breaks_budget,
+            )
+            for each in followers
+        ]
+    return told
 
 
 def _at(finding: Finding, line: SourceLine | None) -> Finding:
     """Return *finding* with the source line that causes it."""
-    if line is None:
-        return finding
-    where = f" at {_place(line)}"
+    where = _at_line(line)
     return structs.replace(finding, text=finding.text + where, short=finding.short + where, line=line)
+
+
+def _at_line(line: SourceLine | None) -> str:
+    return f" at {_place(line)}" if line else ""
 
 
 def _place(line: SourceLine) -> str:
     return f"{line.file}:{line.line}"
-
-
-def _with_lines(name: str) -> str:
-    """Return the op whose lines explain a finding about *name*, which may be a fact of the window."""
-    return (FACTS[name].lines_of if name in FACTS else "") or name
 
 
 def _causes(line: Grown) -> Iterator[Place]:

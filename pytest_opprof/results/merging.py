@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from ..machine.ranks import ranks_named
 from ..profile.range import Range
 from ..verdict.findings import Finding
-from .run_result import SCHEMA, WORDS, RunResult, TestResult
+from .causes import causes_of
+from .run_result import SCHEMA, RunResult
 from .test_id import split_id
+from .test_result import WORDS, TestResult
 from .window_result import RankNumbers, WindowResult, titled
 
 
@@ -43,6 +45,7 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         "\n    ".join(dict.fromkeys(run.accept for run in runs if run.accept)),  # must be lines of one Markdown block
         runs[0].pytest,
         any(run.python for run in runs),
+        causes_of(tests),
     )
 
 

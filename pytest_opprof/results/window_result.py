@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -18,11 +18,11 @@ from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
 from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
-from ..units import format_bytes, format_flops
+from ..units import format_bytes, format_flops, plural
 from ..verdict.changed import Changed, titles
 from ..verdict.coarse import Coarse
 from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Broken, Finding, LimitResult
-from ..verdict.quantities import FACTS, SUMS, as_a_whole
+from ..verdict.quantities import FACTS, SUMS, as_a_whole, with_lines
 from ..verdict.verdicts import Verdict
 
 # The name of the window around a whole test body.
@@ -193,6 +193,28 @@ def amount(number: int, of: Amount) -> str:
     return format_flops(number) if of == "flops" else format_bytes(number) if of == "bytes" else str(number)
 
 
+class LinesOfCause(NamedTuple):
+    """The source lines of one cause."""
+
+    ops: tuple[str, ...]
+    """The op or fact; several ops have extra calls from one line."""
+    grown: list[tuple[SourceLine, str, bool]]
+    """The lines with more calls or work: how much more, and whether the baseline lacks the line."""
+    others: list[SiteCalls]
+    """The lines that call the op as often as before, the most calls first; none are given for several ops."""
+
+    @property
+    def title(self) -> str:
+        """The op or fact in words: ``Cast``, ``allocations``, ``Item and 7 more ops``."""
+        first = FACTS[self.ops[0]].called if self.ops[0] in FACTS else self.ops[0]
+        return first + (f" and {plural(len(self.ops) - 1, 'more op')}" if self.ops[1:] else "")
+
+    @property
+    def question(self) -> str:
+        """The title of a list of them: ``Where Cast comes from``."""
+        return f"Where {self.title} {'come' if self.ops[1:] or self.ops[0] in FACTS else 'comes'} from"
+
+
 class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The numbers of one rank in a window that several ranks measured."""
 
@@ -303,11 +325,27 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         """The ops and facts of the findings, each with its name in a table."""
         return titles(self.findings, self.rows)
 
-    def other_sites(self, op: str) -> list[SiteCalls]:
-        """Return the source lines that call *op* as often as before, the most calls first."""
-        told = {each.line for each in self.grown.get(op, ())}
-        others = [site for site in self.sites.get(op, ()) if site.lines and site.lines[0] not in told]
-        return sorted(others, key=lambda site: -site.calls)
+    @property
+    def lines_of_causes(self) -> list[LinesOfCause]:
+        """The source lines of each cause, if they are known."""
+        found: list[LinesOfCause] = []
+        for each in self.findings:
+            name = each.op or each.rule
+            ops = () if each.adds else each.ops or (name if name in self.sites else with_lines(name),)
+            more: dict[SourceLine, list[tuple[str, GrownLine]]] = defaultdict(list)
+            for op in ops:
+                for line in self.grown.get(op, ()):
+                    more[line.line].append((op, line))
+            sites = self.sites.get(ops[0], ()) if len(ops) == 1 else ()
+            others = [site for site in sites if site.lines and site.lines[0] not in more]
+            if more or others:
+                by_line = sorted(more.items(), key=lambda item: -len(item[1]))
+                grown = [
+                    (line, ", ".join(f"{op} {each}" if ops[1:] else str(each) for op, each in of), of[0][1].is_new)
+                    for line, of in by_line
+                ]
+                found.append(LinesOfCause(ops, grown, sorted(others, key=lambda site: -site.calls)))
+        return found
 
     @property
     def told_rows(self) -> list[RowResult]:

@@ -307,11 +307,16 @@ def is_fact(op: str) -> bool:
     return op in FACTS or op in COARSE
 
 
+def with_lines(name: str) -> str:
+    """Return the op whose lines explain a finding about *name*, which may be a fact of the window."""
+    return (FACTS[name].lines_of if name in FACTS else "") or name
+
+
 def named(op: str) -> str:
-    """Return an op's name in a table; a fact of the window stands in parentheses."""
+    """Return an op's name in a table; a quantity of the window stands in parentheses."""
     if op in COARSE:
         return f"({COARSE[op]})"
-    return f"({FACTS[op].called})" if op in FACTS else op
+    return f"({QUANTITIES[op].called})" if op in QUANTITIES else op
 
 
 def as_a_whole(changed: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from pytest_opprof.profile.site_calls import SiteCalls, SourceLine, kept_sites
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers, WindowResult
 
 from ..conftest import ENVIRONMENT, profile_of

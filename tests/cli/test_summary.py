@@ -17,7 +17,7 @@ from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.report import exports
 from pytest_opprof.report.markdown import LEAST_BYTES, markdown
 from pytest_opprof.results import run_result
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 
 from ..report.made_runs import record_of, run
 

@@ -214,7 +214,7 @@ def test_tests_of_one_side_only_are_named(repository: pytest.Pytester) -> None:
         [
             "opprof: only HEAD has test_m.py::test_a",
             "nothing to compare with: HEAD does not have the test: test_m.py::test_b",
-            "opprof: 1 test measured, 0 ok, 1 without baseline",
+            "opprof: 1 test measured, 0 ok, 1 not compared with HEAD (*)",
         ]
     )
     run(repository, "--opprof-strict").assert_outcomes(failed=1, deselected=1)
@@ -317,7 +317,7 @@ def test_a_file_that_the_revision_cannot_import_has_nothing_to_compare_with(repo
     result.stdout.fnmatch_lines(
         [
             "nothing to compare with: HEAD cannot import test_m.py (ModuleNotFoundError: *'nosuchmodule'): test_m.py*",
-            "opprof: 2 tests measured, 0 ok, 1 with more calls, 1 without baseline*",
+            "opprof: 2 tests measured, 0 ok, 1 with more calls, 1 not compared with *",
         ]
     )
 

@@ -17,7 +17,7 @@ from pytest_opprof.pytest_plugin.closing import Closing
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 
 from ..conftest import ENVIRONMENT, profile_of

@@ -22,7 +22,7 @@ from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.plain import converted, plain
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.verdict.acceptance import parsed
 from pytest_opprof.verdict.coarse import Coarse

@@ -6,7 +6,8 @@ from msgspec import structs
 
 from pytest_opprof.profile.op_counts import counts_of
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, status
+from pytest_opprof.results.run_result import RunResult, run_of
+from pytest_opprof.results.test_result import TestRecord, status
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import compare

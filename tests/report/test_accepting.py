@@ -10,7 +10,7 @@ from pytest_opprof.report import exports
 from pytest_opprof.report.accepting import Accepting
 from pytest_opprof.report.html.run_page import html as page_of
 from pytest_opprof.report.markdown import markdown
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.verdict.findings import RANKS, Finding
 
 from .made_runs import record_of, run

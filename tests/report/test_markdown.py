@@ -16,13 +16,13 @@ from pytest_opprof.escaping import terminal as clean
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
-from pytest_opprof.report.causes import by_op
 from pytest_opprof.report.failure import Shown, failure
 from pytest_opprof.report.markdown import MOST_BYTES, append, markdown
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine, WindowNumbers
 from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.findings import Finding
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
@@ -125,16 +125,28 @@ def test_a_broken_budget_is_met_in_its_mark() -> None:
     assert "To accept this change: raise the limit in its op_budget mark\n" in details
 
 
-def test_what_both_a_budget_and_a_baseline_find_is_counted_once() -> None:
-    (cast,) = by_op(run(record_of("t.py::a", *CAST, Cast=1)))
-    assert (list(cast.what), cast.calls, len(cast.tests)) == (["over budget", "more calls"], 2, 1)
+def test_a_new_op_and_one_that_is_gone_show_both_counts() -> None:
+    found = markdown(run(record_of("t.py::a", {"Mul": 2, "Add": 1}, {"Cast": 3, "Add": 1})))
+    assert "| <code>Cast</code> | 0 → 3 |  | new |" in found
+    assert "| <code>Mul</code> | 2 → 0 |  | gone |" in found
 
 
-def test_the_windows_inside_a_body_are_not_counted_again() -> None:
-    (cast,) = by_op(run(record_of("t.py::a", *CAST, windows=("prefill", "body", "decode"))))
-    assert cast.calls == 2
-    (cast,) = by_op(run(record_of("t.py::a", *CAST, windows=("prefill", "decode"))))
-    assert cast.calls == 4
+def test_consequences_stand_below_their_cause() -> None:
+    test = record_of("t.py::a", *CAST)
+    (window,), (cast,) = test.windows, test.findings
+    wider = Finding("wider dtypes", None, "  Add now runs in float64 (baseline: float32)")
+    other = Finding("new", "Mul", "Mul: 1 call (baseline: 0)", "Mul 0 -> 1")
+    test.windows = [structs.replace(window, findings=(cast, wider, other))]
+    found = markdown(run(test))
+    assert "\n- Cast: 3 calls (baseline: 1)\n  - Add now runs in float64 (baseline: float32)\n- Mul: 1 call" in found
+    assert "<summary>▲ <code>t.py::a</code>: Cast: 3 calls (baseline: 1); Mul: 1 call (baseline: 0)</summary>" in found
+
+
+def test_of_tests_that_fail_for_the_same_the_one_with_the_most_calls_is_shown() -> None:
+    tests = [record_of(f"t.py::a[{n}]", {"Cast": 1}, {"Cast": 1 + n}) for n in (1, 3, 2)]
+    assert "Shown: <code>&#91;3&#93;</code>; the same fails <code>&#91;2&#93;</code>, <code>&#91;1&#93;</code>" in (
+        markdown(run(*tests))
+    )
 
 
 def test_other_causes_of_the_same_function_are_told_apart() -> None:
@@ -148,7 +160,6 @@ def test_a_change_that_was_accepted_or_is_expected_to_fail_is_not_worse() -> Non
     found = markdown(run(test))
     assert found.startswith("## opprof: none of 1 test exceeds its budget or baseline\n")
     assert "<details>" not in found
-    assert by_op(run(test)) == []
 
 
 def test_nothing_that_went_wrong_is_left_out() -> None:
@@ -156,6 +167,7 @@ def test_nothing_that_went_wrong_is_left_out() -> None:
     found = markdown(run(strict, stale=["t.py::gone"], interrupted=True, errors=["no <core>"]))
     assert found.startswith("## opprof: 1 error, 1 test measured\n")
     assert "1 without baseline." in found
+    assert "1 not compared with v1." in markdown(run(strict, against="v1"))
     assert "1 test failed for other reasons; see the log: <code>t.py::new</code>." in found
     assert "**The run was interrupted: tests may be missing.**" in found
     assert "1 stale baseline: `opprof baselines prune`" in found

@@ -11,7 +11,7 @@ from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.run_result import Status, TestRecord
+from pytest_opprof.results.test_result import Status, TestRecord
 from pytest_opprof.results.window_result import GrownLine, WindowNumbers
 
 from ..conftest import profile_of
@@ -146,8 +146,8 @@ def test_what_many_tests_fail_for_is_said_by_op(settings: Settings) -> None:
     assert [line for line in told if not line.startswith("times")] == [
         "4 failing tests, by cause:",
         "  Cast in 3 tests: +6 calls, most from m.py:9 in forward",
-        "  Mul in 1 test: +1 call",
         "  Add in 3 tests: over budget",
+        "  Mul in 1 test: +1 call",
     ]
     assert last.startswith("opprof: 4 tests measured, 0 ok")
     assert not any("by cause" in line for line in summary(*tests[:2]).told(settings, 0))

@@ -12,6 +12,7 @@ from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
+from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
@@ -145,3 +146,36 @@ def test_the_memory_that_a_leak_holds_stands_below_the_leak_and_its_limits_are_b
     assert [each.breaks_budget for each in told] == [True, True, False, True]
     (alone,) = JudgedWindow(numbers, [held]).told
     assert str(alone) == "memory held at the end: 16 KiB (budget: 0 B)"
+
+
+def test_ops_recorded_for_backward_stand_below_the_op_of_the_same_line_and_alone_for_another_line() -> None:
+    here, elsewhere = (SourceLine("m.py", number, "forward", f"line {number}") for number in (6, 9))
+    profile = profile_of([("Cast", 1000)])
+    diff = compare(
+        ({}, {"grad_nodes": Range(6)}), ({"Cast": OpCounts(Range(1))}, {"grad_nodes": Range(7)}), UNTIMED, STORED
+    )
+
+    def told(line: SourceLine) -> list[tuple[str, str]]:
+        sites = {"Cast": (SiteCalls(1, (here,)),), "grad_nodes": (SiteCalls(1, (line,)),)}
+        numbers = structs.replace(WindowNumbers.of("body", profile), sites=sites)
+        window = JudgedWindow(numbers, diff=diff, base_sites={"Cast": {}, "grad_nodes": {}})
+        return [(each.text, each.short) for each in window.told]
+
+    cast = ("Cast: 1 call (baseline: 0) at m.py:6", "Cast 0 -> 1 at m.py:6")
+    assert told(here) == [cast, ("  ops recorded for backward: 7 (baseline: 6)", "")]
+    assert told(elsewhere) == [
+        cast,
+        ("ops recorded for backward: 7 (baseline: 6) at m.py:9", "grad nodes 6 -> 7 at m.py:9"),
+    ]
+
+
+def test_improvements_beside_a_finding_are_left_to_its_table() -> None:
+    better, worse = ({"Add": OpCounts(Range(2)), "Mul": OpCounts(Range(calls))} for calls in (1, 3))
+
+    def remarks(now: Mapping[str, OpCounts]) -> list[str]:
+        profile = profile_of([("Add", 1000)])
+        diff = compare((better, {}), (now, {}), UNTIMED, STORED)
+        return JudgedWindow(WindowNumbers.of("body", profile), diff=diff).remarks
+
+    assert remarks({**better, "Add": OpCounts(Range(1))}) == ["Add: 1 call (baseline: 2)"]
+    assert remarks({**worse, "Add": OpCounts(Range(1))}) == []

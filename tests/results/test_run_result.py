@@ -19,7 +19,8 @@ from pytest_opprof.results import run_result
 from pytest_opprof.results.document import read_document
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.plain import converted, plain
-from pytest_opprof.results.run_result import RunResult, TestRecord, run_of, run_of_document
+from pytest_opprof.results.run_result import RunResult, run_of, run_of_document
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import OpResult, RowResult, WindowNumbers, WindowResult, total_of
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import compare

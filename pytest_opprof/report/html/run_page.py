@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ...profile.site_calls import SiteCalls
-from ...results.run_result import WORDS, RunResult, TestResult
+from ...results.run_result import RunResult
 from ...results.test_id import split_id
-from ...results.window_result import BODY, GrownLine, RowResult, WindowResult, open_trace
+from ...results.test_result import WORDS, TestResult
+from ...results.window_result import BODY, LinesOfCause, RowResult, WindowResult, open_trace
 from ...verdict.changed import calls_vary, split
 from ...verdict.findings import LimitResult
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import Status, Verdict
 from .. import ranks
 from ..accepting import Accepting, Step
-from ..causes import by_op, fails_for, headlines
 from . import marks
 from .page import arrow, rendered
 
@@ -34,13 +33,12 @@ def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()
     """Return the page of a *run*, with *remarks* on the whole of it; *doubts* stand below the headline."""
     accepting = Accepting.of_run(run)
     tests = [_Test(number, test, accepting) for number, test in enumerate(run.tests)]
-    tests.sort(key=lambda test: (test.kind != "bad", _ORDER[test.result.status], -test.more, -test.damage_ns))
+    failing = {test.id: place for place, test in enumerate(run.failing)}
+    tests.sort(key=lambda test: (failing.get(test.result.id, len(failing)), _ORDER[test.result.status], -test.more))
     calm = sorted((test for test in tests if test.kind == "ok"), key=lambda test: -(test.now_ns or 0))
     for test in calm[SLOWEST:]:
         test.is_open = False
     numbers = {test.result.id: test for test in tests}
-    changes = by_op(run)
-    failing = {test.id for test in run.failing}
     spreads = ranks.rank_spreads(run)
     return rendered(
         "run.html.j2",
@@ -51,11 +49,8 @@ def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()
         others=[test for test in tests if test.result.outcome == "failed" and test.result.id not in failing],
         left_out=len(calm[SLOWEST:]),
         counts=_counts(tests),
-        changes=[
-            (change, sorted((numbers[test] for test in change.tests), key=lambda test: test.number))
-            for change in changes
-        ],
-        most_calls=max((abs(change.calls) for change in changes), default=0) or 1,
+        causes=[(cause, [numbers[test] for test in cause.tests]) for cause in run.causes],
+        most_calls=max((abs(cause.calls) for cause in run.causes), default=0) or 1,
         groups=_groups(tests),
         limits=_together(tests),
         spreads=[(each, numbers[each.test.id]) for each in spreads[:_RANK_ROWS]],
@@ -99,12 +94,8 @@ class _Window:
     rows: Sequence[_Row]
     left_out: int
     """How many rows, of ops that nothing became of."""
-    sites: Sequence[tuple[str, Sequence[GrownLine], Sequence[SiteCalls], int]]
-    """Of ops that fail it: the lines that ask for more, the others that ask for it, and how many are left out."""
-
-    @property
-    def findings(self) -> list[str]:
-        return [finding.text.strip() for finding in self.result.findings]
+    lines: Sequence[tuple[LinesOfCause, int]]
+    """The lines of each cause, and how many others are left out."""
 
     @property
     def open_trace(self) -> str:
@@ -154,7 +145,6 @@ class _Test:
         ops = [row for row in self._main.rows if row.is_op] if self._main else []
         self.now_calls = max(self._main.total.calls, default=0) if self._main else 0
         self.more = sum(row.more_calls for row in ops)
-        self.damage_ns = self.now_ns - self.base_ns if self.now_ns is not None and self.base_ns is not None else 0
 
     @property
     def base_calls(self) -> int:
@@ -171,13 +161,13 @@ class _Test:
         """A key that is equal for parameters that share a row: their status and their findings."""
         windows = self.result.windows
         environments = tuple(str(window.environment.environment) for window in windows[:1])
-        return self.module, self.function, self.result.status, self.fails, fails_for(self.result), environments
+        return self.module, self.function, self.result.status, self.fails, self.result.fails_for, environments
 
     @cached_property
     def why(self) -> list[str]:
         """In a line each, why it has its status."""
         windows = self.result.windows
-        found = headlines(self.result) or [window.no_baseline for window in windows if window.no_baseline][:1]
+        found = self.result.headlines or [window.no_baseline for window in windows if window.no_baseline][:1]
         better = [row for window in windows for row in window.rows if row.verdict.is_improvement]
         found = found or [f"{row.title}: {row.word}{_by(row)}" for row in better]
         return found or [why for window in windows if (why := _untimed(window))][:1]
@@ -206,13 +196,11 @@ def _window(window: WindowResult) -> _Window:
         rows = [_measured(window, op, beside.get(op, "")) for op in window.ops]
     rows.sort(key=lambda row: row.kind != "bad")
     shown = [row for index, row in enumerate(rows) if index < _ROWS or row.word]
-    sites = []
-    for op, title in window.titles.items():
-        grown, others = window.grown.get(op, ()), window.other_sites(op)
-        if grown or others:
-            left = max(_SITES - len(grown), 0)
-            sites.append((title, grown, others[:left], len(others) - left))
-    return _Window(window, shown, len(rows) - len(shown), sites)
+    lines = []
+    for each in window.lines_of_causes:
+        left = max(_SITES - len(each.grown), 0)
+        lines.append((each._replace(others=each.others[:left]), len(each.others) - left))
+    return _Window(window, shown, len(rows) - len(shown), lines)
 
 
 def _compared(window: WindowResult, row: RowResult, beside: str) -> _Row:

@@ -9,7 +9,7 @@ from msgspec import structs
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.html import run_page
 from pytest_opprof.results.merging import merged
-from pytest_opprof.results.run_result import TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine
 
 from ..made_runs import rank_of, record_of, run
@@ -35,7 +35,7 @@ def test_many_failures_of_one_op_are_one_row_first() -> None:
     assert cast[:4] == ["Cast", "▲ more calls", "7", "+14"]
     assert cast[-1] == "test_step[0], test_step[1], test_step[2] and 4 more"
     assert add[:4] == ["Add", "▼ fewer calls", "1", "-7"]
-    assert page.text.index("Changes by op") < page.text.index("Tests the worst first")
+    assert page.text.index("Changes by cause") < page.text.index("Tests in the order of their causes")
 
 
 def test_the_line_that_asks_for_more_in_most_tests_stands_beside_the_op() -> None:
