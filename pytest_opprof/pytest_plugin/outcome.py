@@ -97,10 +97,16 @@ def _failure(
 
 
 def _causes(test: str, windows: Sequence[JudgedWindow]) -> object:
-    """Return a key that is equal for tests that fail for the same lines; where lines are unknown, of one function."""
+    """Return a key that is equal for tests that fail for the same lines, with the same consequences; where lines are
+    unknown, of one function.
+    """
     function = test.partition("[")[0]
-    causes = ((window.name, each) for window in windows for each in window.told if not each.adds)
-    return frozenset((name, each.rule, each.op, each.ops, each.line or function) for name, each in causes)
+    found = set[tuple[object, ...]]()
+    for window in windows:
+        for each in window.told:
+            below = (each.text if each.rule == Verdict.WIDER.value else "") if each.adds else each.line or function
+            found.add((window.name, each.rule, each.op, each.ops, below))
+    return frozenset(found)
 
 
 def _tables(window: JudgedWindow, top: int, style: Style) -> list[str]:

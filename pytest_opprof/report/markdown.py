@@ -71,18 +71,19 @@ def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
 def _head(run: RunResult) -> Iterator[str]:
     fails = {test.id for test in run.failing}
     failing, tests = len(fails), plural(len(run.tests), "test")
+    base = "base" if run.against else "baseline"
     than = f", compared with {_code(run.against)}" if run.against else ""
     if failing:
         exceed = "exceeds its" if failing == 1 else "exceed their"
-        yield f"## opprof: {failing} of {tests} {exceed} budget or baseline{than}"
+        yield f"## opprof: {failing} of {tests} {exceed} budget or {base}{than}"
     elif run.errors:
         yield f"## opprof: {plural(len(run.errors), 'error')}, {tests} measured{than}"
     else:
-        none = f"none of {tests} exceeds its budget or baseline{than}"
+        none = f"none of {tests} exceeds its budget or {base}{than}"
         yield f"## opprof: {none if run.tests else 'nothing measured'}"
     yield ""
     counts = [*counted(run.tests, run.against), *([f"{run.summary['ok']} ok"] if run.summary.get("ok") else [])]
-    yield ", ".join(counts or ["No test"]) + "."
+    yield f"Tests: {', '.join(counts or ['none'])}."
     others = [_code(test.id[:200]) for test in run.tests if test.outcome == "failed" and test.id not in fails]
     if others:
         yield f"{plural(len(others), 'test')} failed for other reasons; see the log: {_listed(others)}."
@@ -110,13 +111,14 @@ def _table(causes: Sequence[Cause]) -> Iterator[str]:
         return
     most = max(abs(cause.calls) for cause in causes[:_OPS])
     has_lines = any(cause.lines for cause in causes[:_OPS])
+    has_times = any(cause.change_ns for cause in causes[:_OPS])
     columns = [
         Column("op", _CODE),
-        Column(""),
+        Column("change"),
         Column("tests", COUNT, right=True),
         Column("calls", Kind(write=lambda calls: f"{calls:+d}" if calls else "same"), right=True),
         Column("", Kind(write=lambda calls: _bar(calls, most))),
-        Column("time", Kind(write=_signed_time), right=True),
+        *([Column("time", Kind(write=_signed_time), right=True)] if has_times else []),
         *([Column("most from", _CODE)] if has_lines else []),
     ]
     rows = [
@@ -126,7 +128,7 @@ def _table(causes: Sequence[Cause]) -> Iterator[str]:
             len(cause.tests),
             cause.calls,
             cause.calls,
-            cause.change_ns,
+            *([cause.change_ns] if has_times else []),
             *([next((f"{each.line.file}:{each.line.line}"[-80:] for each in cause.lines), None)] if has_lines else []),
         ]
         for cause in causes[:_OPS]
@@ -189,7 +191,7 @@ def _details(function: str, tests: Sequence[TestResult], accepting: Accepting) -
     yield ""
     if len(tests) > 1 or shown.id != function:
         names = [_code(test.id.removeprefix(function)) for test in tests]
-        others = f"; the same fails {_listed(names[1:])}" if names[1:] else ""
+        others = f"; {_listed(names[1:])} {'fails' if len(names) == 2 else 'fail'} for the same" if names[1:] else ""
         yield from [f"Shown: {names[0]}{others}", ""]
     for window in shown.windows:
         if window.findings:
@@ -237,7 +239,7 @@ def _ops(window: WindowResult) -> Table:
         Column("op", _CODE),
         Column("calls", Kind(write=_calls), right=True),
         Column("time", Kind(write=_times), right=True),
-        Column(""),
+        Column("change"),
     ]
     rows: list[list[object]]
     if window.rows:

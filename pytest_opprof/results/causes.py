@@ -12,11 +12,12 @@ from msgspec import Meta, Struct
 from ..profile.site_calls import SourceLine
 from ..units import plural
 from ..verdict.findings import Finding
-from ..verdict.quantities import QUANTITIES, is_fact, named
+from ..verdict.quantities import QUANTITIES, is_fact, named, words
 from .test_result import TestResult
 from .window_result import BODY, RowResult, WindowResult
 
 WHOLE = "(whole window)"
+_REGRESSIONS = words(worse=True)
 
 
 class CauseLine(Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +32,9 @@ class Cause(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
     op: Annotated[str, Meta(description="An op, or a fact of the window in parentheses.")]
     is_worse: bool
-    changes: Annotated[tuple[str, ...], Meta(description="The changes in a table's words, each once.")]
+    changes: Annotated[
+        tuple[str, ...], Meta(description="The changes in a table's words, consequences too, each once.")
+    ]
     tests: Annotated[tuple[str, ...], Meta(description="The node ids.")]
     calls: Annotated[int, Meta(description="The extra calls in the worst round of each test, in all.")] = 0
     change_ns: Annotated[int, Meta(description="The extra time of a round, in all, where there are several.")] = 0
@@ -140,9 +143,15 @@ def _is_timed(change: _Change) -> bool:
 def _changes(test: TestResult, window: WindowResult) -> Iterator[_Change]:
     """Yield the changes of a window: its findings, if the test fails, then its improvements."""
     rows, told = {row.op: row for row in window.rows}, set[str]()
+    cause: Finding | None = None
+    ops: tuple[str, ...] = ()
     for finding in window.findings if test.fails else ():
-        op_or_fact = finding.op or (finding.rule if finding.rule in QUANTITIES else WHOLE)
-        for op in () if finding.adds else finding.ops or (op_or_fact,):
+        if not finding.adds:
+            op_or_fact = finding.op or (finding.rule if finding.rule in QUANTITIES else WHOLE)
+            cause, ops = finding, finding.ops or (op_or_fact,)
+        elif cause and finding.rule in _REGRESSIONS:  # a consequence, such as ops in wider dtypes
+            yield _Change(test.id, ops[0], window, None, finding.rule, cause)
+        for op in () if finding.adds else ops:
             for word in finding.kinds:
                 yield _Change(test.id, op, window, None if op in told else rows.get(op), word, finding)
                 told.add(op)

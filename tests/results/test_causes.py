@@ -95,7 +95,9 @@ def test_a_consequence_is_no_cause() -> None:
     (window,), (cast,) = test.windows, test.findings
     below = Finding("more recorded for backward", "grad_nodes", "  ops recorded for backward: 2 (baseline: 1)")
     test.windows = [structs.replace(window, findings=(cast, below))]
-    assert told(run(test)) == [("Cast", 1, 2)]
+    found = run(test)
+    assert told(found) == [("Cast", 1, 2)]
+    assert found.causes[0].changes == ("more calls", "more recorded for backward")
 
 
 def test_causes_are_written_and_those_that_are_read_follow_from_the_tests() -> None:

@@ -49,6 +49,8 @@ def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()
         others=[test for test in tests if test.result.outcome == "failed" and test.result.id not in failing],
         left_out=len(calm[SLOWEST:]),
         counts=_counts(tests),
+        WORDS=WORDS,
+        base="base" if run.against else "baseline",
         causes=[(cause, [numbers[test] for test in cause.tests]) for cause in run.causes],
         most_calls=max((abs(cause.calls) for cause in run.causes), default=0) or 1,
         groups=_groups(tests),
