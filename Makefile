@@ -83,9 +83,10 @@ schemas: $(VENV)/installed
 reference: $(VENV)/installed
 	$(BIN)/python -m tests.docs.reference
 
-# The documentation as a site: build/site/index.html.
+# The documentation as a site. Its search needs a server: from disk, browsers let no page read its index.
 docs: $(VENV)/installed-docs reference
 	$(BIN)/zensical build --strict --clean
+	@echo "open build/site/index.html, or with the search: python -m http.server --directory build/site"
 
 $(VENV)/installed-docs: $(VENV)/python pyproject.toml
 	$(BIN)/$(PIP) install --editable ".[docs]"

@@ -246,7 +246,9 @@ def _text(saved: SavedProfile, questions: Sequence[Question], style: Style, *, w
         if any(line.calls == 0 for line in lines):
             yield "0 calls: a part of calls that are counted in another row"
         yield ""
-        yield style.text(listing.rows(lines)) if lines else style.write(_nothing(saved, question))
+        yield (
+            style.text(listing.rows(lines, question.aggregate_by)) if lines else style.write(_nothing(saved, question))
+        )
         yield from style.left_out(missing, "op" if question.aggregate_by in ("", "op") else "row", ALL)
 
 

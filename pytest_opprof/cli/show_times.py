@@ -105,13 +105,14 @@ def _breakdown(
     devices = _by_device(rows)
     shown = [row for each in devices.values() for row in (*each, *([added(each)] if len(each) > 1 else []))]
     keys = (["device"] if len(devices) > 1 else []) + (["step"] if any(row.step for row in shown) else [])
-    # Parts of the idle time are only shown where a row has some of it.
-    parts = [name for name in _PARTS if name not in IDLE or any(getattr(row, name) for row in shown)]
+    # Parts of a part (idle time, communication) are only shown where a row has some of it.
+    within = {*IDLE, "overlapped_ns"}
+    parts = [name for name in _PARTS if name not in within or any(getattr(row, name) for row in shown)]
     columns = [Column(key, NAME) for key in keys]
     columns += [Column(_PARTS[name], TIME if name == "total_ns" else _PART) for name in parts]
     cells = [[*(getattr(row, key) for key in keys), *(_part(row, name) for name in parts)] for row in shown]
     device = f"device: {next(iter(devices))}" if len(devices) == 1 else ""
-    return _titled(found, saved, arguments, device, Table(columns, cells))
+    return _titled(found, saved, arguments, device, Table(columns, cells, keys=len(keys)))
 
 
 def _part(row: Breakdown, name: str) -> Any:

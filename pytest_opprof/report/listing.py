@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..escaping import terminal
 from ..ops.signature import Shape
 from ..profile.saved import SavedKernel
-from ..verdict.question import Line
+from ..verdict.question import AggregateBy, Line
 from .tables import (
     BYTE_RATE,
     BYTES,
@@ -56,9 +57,13 @@ _KERNEL_COLUMNS = (
 )
 
 
-def rows(lines: Sequence[Line]) -> Table:
-    """Return the rows of an answer: for people without the columns that no row knows, or that repeat another."""
-    values = {column: [value(line) for line in lines] for column, value in _FOR_PEOPLE.items()}
+def rows(lines: Sequence[Line], by: AggregateBy = "") -> Table:
+    """Return the rows of an answer: for people without the columns that no row knows, or that repeat another.
+
+    The column that tells rows *by* something apart is never left out.
+    """
+    columns = {replace(each, spare=0) if each.title == by else each: value for each, value in _FOR_PEOPLE.items()}
+    values = {column: [value(line) for line in lines] for column, value in columns.items()}
     by_title = {column.title: cells for column, cells in values.items()}
     repeated = [title for title in ("op", "name") if by_title[title] == by_title["type"]]
     known = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ..machine.ranks import ranks_named
 from ..profile.kernels import KernelStats
@@ -14,7 +15,7 @@ from ..verdict.changed import calls_vary, split
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import OVER_BUDGET
 from ..verdict.quantities import as_a_whole
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import Sense, Verdict
 from .colours import TextLine
 from .tables import (
     CALLS_CHANGE,
@@ -23,9 +24,9 @@ from .tables import (
     OP,
     PLAIN,
     SHARE,
+    SHORT_WORDS,
     TIME,
     TIME_CHANGE,
-    WORDS,
     Column,
     Style,
     Table,
@@ -49,7 +50,7 @@ def table(
     rows, senses = [found.rows[at] for at in shown], [found.senses[at] for at in shown]
     title = f"window {window.name}, {plural(window.numbers.rounds, 'round')}:"
     lines = [TextLine(style.write(title))] if window.name != BODY else []
-    lines += style.lines(Table(found.columns, rows, senses))
+    lines += style.lines(replace(found, rows=rows, senses=senses))
     lines += map(TextLine, style.left_out(len(told) - len(shown), "op", more))
     return [*lines, *(TextLine(style.write(line)) for line in _total(window))]
 
@@ -121,10 +122,10 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) 
     """Return the table of *rows* of a window and its base; *over* are the ops over their budget."""
     has_work, is_timed = any(row.work.text for row in diff.rows), diff.total.base_ns is not None
     columns = [Column("op", OP), Column("calls (base -> now)", CALLS_CHANGE)]
-    columns += [Column("work (base -> now)")] if has_work else []
-    columns += [Column("device time (base -> now)", TIME_CHANGE), Column("change")] if is_timed else []
+    columns += [Column("work (base -> now)", SHORT_WORDS, spare=2)] if has_work else []
+    columns += [Column("device time (base -> now)", TIME_CHANGE), Column("change", spare=1)] if is_timed else []
     columns += [] if is_timed else [Column("device time", TIME)]
-    columns += [Column("verdict", WORDS), *(Column(None, key=key) for key in _FOR_PROGRAMS)]
+    columns += [Column("verdict", SHORT_WORDS), *(Column(None, key=key) for key in _FOR_PROGRAMS)]
     cells = [
         [
             row.title,
@@ -140,7 +141,8 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) 
         ]
         for row in rows
     ]
-    return Table(columns, cells, ["worse" if row.op in over else row.verdict.sense for row in rows])
+    senses: list[Sense] = ["worse" if row.op in over else row.verdict.sense for row in rows]
+    return Table(columns, cells, senses, elsewhere="a wider terminal shows all columns")
 
 
 def _compared(window: JudgedWindow, diff: Diff) -> tuple[Table, list[bool]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from csv import writer as csv_writer
 from dataclasses import dataclass, replace
 from json import dumps
+from textwrap import TextWrapper, wrap
 from typing import Any, Literal
 
 from ..escaping import csv_cell, terminal
@@ -28,6 +29,8 @@ _GAP = 2
 """Spaces between columns; tabulate also keeps a column so much wider than its heading."""
 _LEAST, _LEAST_OF_ALL = 24, 8
 """Characters that a column keeps before columns are left out, and after all that can be spared are."""
+_PIECES = re.compile(r"(\s+|(?<=,)(?=\S)|(?<=->)(?=\S))")
+"""Where words are folded: after a comma and an arrow too, as "int32,int64->float32" has no space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class Kind:
     narrows: Literal["", "cut", "fold"] = ""
     most: int = 0
     """Characters to show where the width is not known; 0 is all."""
+    least: int = _LEAST
+    """Characters that it keeps before columns are left out, where it narrows."""
     none: str = "-"
     """The text for an unknown value."""
     in_markdown: Callable[[Any], str] | None = None
@@ -73,7 +78,9 @@ def _rate(write: Callable[[float], str]) -> Kind:
 
 
 WORDS = Kind(narrows="fold")
-OP = Kind(write=lambda name: str(name) or "-", narrows="cut")
+SHORT_WORDS = Kind(narrows="fold", least=8)
+"""Of words that can stand below each other, as dtypes and verdicts can."""
+OP = Kind(write=lambda name: str(name) or "-", narrows="cut", least=30)
 NAME = Kind(write=OP.write, narrows="cut", most=48)
 """Of a kernel, a file or a function: often far too long."""
 COUNT = Kind()
@@ -115,6 +122,9 @@ class Table:
     """Where the columns are that a narrow terminal has no room for."""
     is_headed: bool = True
     """Whether a terminal shows the headings."""
+    keys: int | None = None
+    """How many of the first columns stand again in a second table below, which has the columns that a narrow terminal
+    has no room for; None: these are left out."""
 
     def of(self, whose: Mapping[str, object]) -> Table:
         """Return the table with columns before its own, the same in each row: which profile and rank the rows are of.
@@ -175,7 +185,7 @@ def terminal_width() -> int | None:
 def text(table: Table, width: int | None = None) -> list[TextLine]:
     """Return the lines of a table for a terminal of *width*: of a wider table names are cut, words are folded.
 
-    Columns that still have no room are left out, and named below.
+    Columns that still have no room are left out, and named below, or are in another table below (`Table.keys`).
     """
     # Imported here: 20 ms that JSON and CSV do not pay.
     from tabulate import tabulate
@@ -183,23 +193,30 @@ def text(table: Table, width: int | None = None) -> list[TextLine]:
     shown = [at for at, column in enumerate(table.columns) if column.title is not None]
     columns = [table.columns[at] for at in shown]
     cells = [[_written(columns[number], row[at], terminal) for number, at in enumerate(shown)] for row in table.rows]
-    widths = _widths(columns, cells, width)
-    narrowed = [[_narrowed(row[at], columns[at].kind, size) for at, size in widths.items()] for row in cells]
-    headings = [
-        _folded(terminal(columns[at].title or ""), size - _GAP if width is not None else None)
-        for at, size in widths.items()
-    ]
-    how: dict[str, Any] = {"headers": headings, "tablefmt": "simple"} if table.is_headed else {"tablefmt": "plain"}
-    drawn = tabulate(narrowed, disable_numparse=True, **how).splitlines()
-    heights = [max((cell.count("\n") for cell in row), default=0) + 1 for row in narrowed]
-    senses = table.senses or ["neither"] * len(heights)
-    of_rows: list[Sense] = [sense for sense, height in zip(senses, heights) for _ in range(height)]
-    above = len(drawn) - len(of_rows)
-    lines = [*map(TextLine, drawn[:above]), *map(TextLine, drawn[above:], of_rows)]
-    left_out = [column.title for at, column in enumerate(columns) if at not in widths and column.title]
+    parts = _parts(
+        [_Sized.of(column, [row[at] for row in cells]) for at, column in enumerate(columns)], width, table.keys
+    )
+    senses = table.senses or ["neither"] * len(table.rows)
+    how: dict[str, Any] = {"tablefmt": "simple" if table.is_headed else "plain", "disable_numparse": True}
+    lines: list[TextLine] = []
+    for widths in parts:
+        narrowed = [[_narrowed(row[at], columns[at].kind, size) for at, size in widths.items()] for row in cells]
+        if table.is_headed:
+            how["headers"] = [
+                _folded(terminal(columns[at].title or ""), size - _GAP if width is not None else None)
+                for at, size in widths.items()
+            ]
+        drawn = tabulate(narrowed, **how).splitlines()
+        heights = [max((cell.count("\n") for cell in row), default=0) + 1 for row in narrowed]
+        of_rows: list[Sense] = [sense for sense, height in zip(senses, heights) for _ in range(height)]
+        above = len(drawn) - len(of_rows)
+        lines += [TextLine("")] if lines else []
+        lines += [*map(TextLine, drawn[:above]), *map(TextLine, drawn[above:], of_rows)]
+    drawn_columns = {at for widths in parts for at in widths}
+    left_out = [column.title for at, column in enumerate(columns) if at not in drawn_columns and column.title]
     if left_out and width is not None:
-        note = f"no room here for {', '.join(left_out)}" + (f" ({table.elsewhere})" if table.elsewhere else "")
-        lines += map(TextLine, textwrap.wrap(note, width))
+        elsewhere = f" ({table.elsewhere})" if table.elsewhere else ""
+        lines += map(TextLine, wrap(f"left out to fit in {width} characters: {', '.join(left_out)}{elsewhere}", width))
     return lines
 
 
@@ -207,31 +224,72 @@ def _written(column: Column, value: Any, escape: Callable[[str], str]) -> str:
     return escape(column.kind.none if value is None else column.kind.write(value))
 
 
-def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> dict[int, int]:
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """A column, and how wide its cells are."""
+
+    column: Column
+    widest: int
+    longest_piece: int
+    """The longest word of its cells that is not folded."""
+
+    @classmethod
+    def of(cls, column: Column, cells: Sequence[str]) -> _Sized:
+        pieces = (piece for cell in cells for piece in _PIECES.split(cell)) if column.kind.narrows == "fold" else cells
+        return cls(column, max(map(len, cells), default=0), max(map(len, pieces), default=0))
+
+    @property
+    def title(self) -> str:
+        return self.column.title or ""
+
+    def floor(self, least: int | None) -> int:
+        """Return the narrowest that it may be: *least*, or as its kind says."""
+        kind, floor = self.column.kind, self.widest
+        if kind.narrows:
+            floor = min(floor, kind.least if least is None else least)
+        if kind.narrows == "fold" and least is None:
+            floor = max(floor, min(self.longest_piece, _LEAST))
+        return max(floor, max(map(len, self.title.split()), default=0) + _GAP)
+
+
+def _parts(columns: Sequence[_Sized], width: int | None, keys: int | None) -> list[dict[int, int]]:
+    """Return the widths of the columns of each table that *columns* are split into; the first *keys* are in each."""
+    if width is None or keys is None:
+        return [_widths(columns, width)]
+    parts, begin = [], keys
+    while begin < len(columns):
+        found: dict[int, int] = {}
+        for end in range(len(columns), begin, -1):
+            found, fits = _narrowest(columns, width, [*range(keys), *range(begin, end)])
+            if fits:
+                break
+        parts.append(found)
+        begin = max(found) + 1
+    return parts
+
+
+def _widths(columns: Sequence[_Sized], width: int | None) -> dict[int, int]:
     """Return the width of each column that has room, by its number."""
-    widest = [max((len(row[at]) for row in cells), default=0) for at in range(len(columns))]
     if width is None:
-        return {at: min(most, columns[at].kind.most or most) for at, most in enumerate(widest)}
-    titles = [column.title or "" for column in columns]
-    natural = {at: max(most, len(titles[at]) + _GAP) for at, most in enumerate(widest)}
-
-    def narrowest(kept: Iterable[int], least: int) -> tuple[dict[int, int], bool]:
-        widths = {at: natural[at] for at in kept}
-        words = {at: max(map(len, titles[at].split()), default=0) + _GAP for at in widths}
-        floors = {
-            at: max(min(widest[at], least) if columns[at].kind.narrows else widest[at], words[at]) for at in widths
-        }
-        over = sum(widths.values()) + _GAP * (len(widths) - 1) - width
-        while over > 0 and (wide := [at for at in widths if widths[at] > floors[at]]):
-            widths[max(wide, key=widths.__getitem__)] -= 1
-            over -= 1
-        return widths, over <= 0
-
-    kept = list(natural)
-    spare = sorted((at for at in kept if columns[at].spare), key=lambda at: columns[at].spare)
-    while not (found := narrowest(kept, _LEAST))[1] and spare:
+        return {at: min(each.widest, each.column.kind.most or each.widest) for at, each in enumerate(columns)}
+    kept = [*range(len(columns))]
+    spare = sorted((at for at in kept if columns[at].column.spare), key=lambda at: columns[at].column.spare)
+    while not (found := _narrowest(columns, width, kept))[1] and spare:
         kept.remove(spare.pop())
-    return found[0] if found[1] else narrowest(kept, _LEAST_OF_ALL)[0]
+    return found[0] if found[1] else _narrowest(columns, width, kept, _LEAST_OF_ALL)[0]
+
+
+def _narrowest(
+    columns: Sequence[_Sized], width: int, kept: Iterable[int], least: int | None = None
+) -> tuple[dict[int, int], bool]:
+    """Return the widths of the *kept* columns, the widest narrowed first, and whether they fit."""
+    widths = {at: max(columns[at].widest, len(columns[at].title) + _GAP) for at in kept}
+    floors = {at: columns[at].floor(least) for at in widths}
+    over = sum(widths.values()) + _GAP * (len(widths) - 1) - width
+    while over > 0 and (wide := [at for at in widths if widths[at] > floors[at]]):
+        widths[max(wide, key=widths.__getitem__)] -= 1
+        over -= 1
+    return widths, over <= 0
 
 
 def _narrowed(cell: str, kind: Kind, width: int) -> str:
@@ -241,7 +299,11 @@ def _narrowed(cell: str, kind: Kind, width: int) -> str:
 
 
 def _folded(words: str, width: int | None) -> str:
-    return words if width is None else "\n".join(textwrap.wrap(words, max(width, 1), break_on_hyphens=False))
+    if width is None:
+        return words
+    folds = TextWrapper(max(width, 1), break_on_hyphens=False)
+    folds.wordsep_simple_re = _PIECES
+    return folds.fill(words)
 
 
 def markdown(table: Table, *, padded: bool) -> list[str]:

@@ -81,6 +81,29 @@ def test_why_a_step_takes_longer(run: Run, second: dict[str, int], why: str, row
     assert (document["base"]["step"], document["now"]["times"]["wall"]) == ("8", 1_400_000)
 
 
+def test_a_narrow_terminal_leaves_out_the_work_before_names_are_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "fbgemm::permute_pooled_embs_auto_grad"
+    shaped = {"Input Dims": [[2, 3]], "Input type": ["float"], "correlation": 1}
+    for path, calls, took in (("before.json", 1, 1234), ("now.json", 2, 2345)):
+        events = [
+            event
+            for n in range(calls)
+            for event in (
+                ("cpu_op", name, 5000 * n, 100, shaped),
+                ("cuda_runtime", "cudaLaunchKernel", 5000 * n + 10, 5, {"correlation": n + 1}),
+                ("kernel", "gemm", 5000 * n + 100, took, {"correlation": n + 1, "device": 0, "stream": 7}),
+            )
+        ]
+        trace(path, *events)
+    assert "work (base -> now)" in run("diff", "before.json", "now.json")[1]
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run("diff", "before.json", "now.json")
+    lines = out[out.index("\nop ") : out.index("\ntotal")].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split("  ")[0] for line in lines if line.startswith(name[:20])] == [f"{name[:29]}…"]
+    assert lines[-2].startswith("left out to fit in 80 characters: work (base -> now)")
+
+
 def test_of_several_steps_the_fastest_stands_for_all(run: Run) -> None:
     steps("t.json", {"wall": 1400, "runs": 800})
     code, out, _ = run("diff", "t.json", "t.json")

@@ -72,6 +72,17 @@ def test_the_time_of_each_step_is_broken_down_and_idle_time_has_its_causes(run: 
     assert [(row["step"], row["idle_ns"]) for row in document["totals"]] == [("all", 95_000)]
 
 
+def test_a_narrow_terminal_has_the_breakdown_in_two_tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, wide, _ = run("show", "gpu.json", "--breakdown")
+    monkeypatch.setenv("COLUMNS", "80")
+    _, narrow, _ = run("show", "gpu.json", "--breakdown")
+    assert max(map(len, narrow.splitlines())) <= 80 < max(map(len, wide.splitlines()))
+    of_8 = [row.split("  ") for row in narrow.splitlines() if row.startswith("8 ")]
+    (of_8_wide,) = (row.split("  ") for row in wide.splitlines() if row.startswith("8 "))
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in of_8]
+    assert [*cells[0], *cells[1][1:]] == [cell.strip() for cell in of_8_wide if cell.strip()]
+
+
 def test_steps_choose_and_csv_has_a_row_for_each(run: Run) -> None:
     code, out, _ = run("show", "gpu.json", "--breakdown", "--steps", "9", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))

@@ -17,6 +17,16 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert len(README.splitlines()) <= 150
 
 
+def test_who_opens_the_readme_sees_how_to_install_it_after_the_first_example() -> None:
+    lines = README.splitlines()
+    assert lines.index("```text") < lines.index("## Install") < 45
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "examples/numpy_filter/README.md"], ids=lambda page: page.name)
+def test_no_page_names_an_address_that_is_not_there(page: Path) -> None:
+    assert not re.search(r"OWNER|github\.com/[^/\s]+/pytest-opprof", page.read_text(encoding="utf-8"))
+
+
 def test_every_flag_of_the_plugin_is_in_the_reference_and_no_page_names_another(pytester: pytest.Pytester) -> None:
     shown = pytester.runpytest_inprocess("--help", "-p", "no:asyncio").stdout.str()
     flags = set(re.findall(r"--opprof[a-z-]*", shown))

@@ -10,7 +10,7 @@ from pytest_opprof.escaping import terminal
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report import listing
-from pytest_opprof.report.tables import MARKDOWN, PLAIN, csv, document, json
+from pytest_opprof.report.tables import MARKDOWN, PLAIN, Style, csv, document, json
 from pytest_opprof.verdict.query import answer
 from pytest_opprof.verdict.question import Line, Question
 
@@ -71,3 +71,12 @@ def test_long_names_are_cut_in_a_table_only() -> None:
     long = RECORD._replace(name="x" * 300)
     assert "x" * 47 + "…" in PLAIN.text(listing.rows(lines(long)))
     assert "x" * 300 in csv([listing.rows(lines(long))])
+
+
+def test_a_narrow_terminal_shows_what_the_rows_are_by() -> None:
+    at = [RECORD._replace(name=f"{'conv' * 9}{n}", memory=1 << 30, id=f"{n}" * 9, place=f"stream {n}") for n in (1, 2)]
+    saved = SavedProfile("made", Environment((("made", ""),)), tuple(at))
+    found = answer(saved, Question(aggregate_by="place"))
+    narrow = Style(width=60)
+    assert "stream 2" in narrow.text(listing.rows(found, "place"))
+    assert "stream 2" not in narrow.text(listing.rows(found))

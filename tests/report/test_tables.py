@@ -17,6 +17,7 @@ from pytest_opprof.report.tables import (
     NAME,
     OP,
     SHARE,
+    SHORT_WORDS,
     TIME,
     Column,
     Table,
@@ -83,8 +84,41 @@ def test_a_wide_terminal_shows_all_of_a_name_and_a_narrow_one_cuts_it() -> None:
 
 def test_a_column_without_room_is_named_below() -> None:
     *_, last = lines(TABLE, 80)
-    assert last == "no room here for place (--format csv has it)"
-    assert not any("no room" in line for line in lines(TABLE, 200))
+    assert last == "left out to fit in 80 characters: place (--format csv has it)"
+    assert not any("left out" in line for line in lines(TABLE, 200))
+
+
+def test_a_table_with_keys_goes_on_in_another_table_below() -> None:
+    columns = [Column("step"), *(Column(f"{name} time", TIME) for name in ("compute", "copy", "idle"))]
+    table = Table(columns, [["one", 1_000, 2_000, 3_000], ["two", 4_000, 5_000, 6_000]], ["worse", "neither"], keys=1)
+    assert len(lines(table, 80)) == len(lines(table, None)) == 4
+    found = text(table, 28)
+    assert [line.text for line in found] == [
+        "step    compute    copy",
+        "        time       time",
+        "------  ---------  ------",
+        "one     1 us       2 us",
+        "two     4 us       5 us",
+        "",
+        "step    idle time",
+        "------  -----------",
+        "one     3 us",
+        "two     6 us",
+    ]
+    assert [line.tone for line in found if line.text.startswith("one")] == ["worse", "worse"]
+
+
+def test_a_name_keeps_30_characters_before_columns_are_left_out() -> None:
+    name = "torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>"
+    table = Table([Column("op", OP), Column("work", spare=1), Column("now", COUNT)], [[name, "int32,int64", 1]])
+    assert lines(table, 58)[2].split() == [f"{name[:37]}…", "int32,int64", "1"]
+    assert lines(table, 50)[2].split() == [f"{name[:29]}…", "int32,int64", "1"]
+    assert lines(table, 49)[2].split() == [f"{name[:41]}…", "1"]
+
+
+def test_words_are_folded_after_commas_and_arrows() -> None:
+    table = Table([Column("op", OP), Column("work", SHORT_WORDS)], [["Cast", "int32,int64->float32,float64"]])
+    assert [line.split()[-1] for line in lines(table, 22)[2:]] == ["int32,int64->", "float32,float64"]
 
 
 def test_every_line_of_a_row_has_its_sense() -> None:

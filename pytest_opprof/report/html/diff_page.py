@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +12,7 @@ from ...units import format_change, format_ns, format_share, plural
 from ...verdict.changed import calls_vary, split
 from ...verdict.compare import Diff, Row
 from ...verdict.quantities import word
-from ...verdict.verdicts import Verdict
+from ...verdict.verdicts import Sense, Verdict
 from . import marks
 from .page import arrow, rendered, signed
 
@@ -44,7 +45,7 @@ class Compared:
 def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ()) -> str:
     """Return the page of a comparison of *base* and *now*."""
     is_timed = diff.total.base_ns is not None and diff.total.now_ns is not None
-    rows = sorted(diff.rows, key=lambda row: (not row.verdict.is_regression, -_amount(row, is_timed=is_timed)))
+    rows = diff.rows
     calls = sum(_most(row.base) for row in rows), sum(_most(row.now) for row in rows)
     before, after = (diff.total.base_ns or 0, diff.total.now_ns or 0) if is_timed else calls
     steps = _waterfall(rows, before, after, is_timed=is_timed)
@@ -54,7 +55,7 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
         now=now,
         diff=diff,
         verdict=marks.of_verdict(diff.verdict),
-        meaning=_meaning(diff),
+        meaning=_meaning(diff, before, after, is_timed=is_timed),
         whole=marks.of_verdict(diff.total.verdict) if is_timed else "mute",
         headline=_headline(before, after, is_timed=is_timed),
         split=split([row for row in rows if row.is_op]) if is_timed and not calls_vary(rows) else [],
@@ -62,45 +63,65 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
         is_timed=is_timed,
         steps=steps,
         high=max((max(step.before, step.after) for step in steps), default=0) or 1,
-        rows=[(row.title, row, _calls(row), marks.of_verdict(row.verdict)) for row in rows],
+        rows=[
+            (row.title, row, _calls(row), marks.of_verdict(row.verdict), _direction(row, row.change_ns)) for row in rows
+        ],
         larger=[(row.title, row, word(row.op, row.work.verdict)) for row in rows if row.work.verdict.does_more],
         widest=max((ns for row in rows for ns in (row.base_ns, row.now_ns) if ns), default=1),
         most=max((abs(row.change_ns) for row in rows), default=0) or 1,
     )
 
 
-_MEANS: Final[Mapping[Verdict, str]] = {
-    Verdict.NEW: "runs now, and did not before",
-    Verdict.MORE: "runs more often than before",
-    Verdict.WIDER: "works in wider dtypes than before",
-    Verdict.OTHER_LAYOUT: "works on another layout in memory",
-    Verdict.MORE_WORK: "does more work (FLOPs, bytes) than before",
-    Verdict.ABOVE: "is more than before",
-    Verdict.GONE: "no longer runs",
-    Verdict.FEWER: "runs less often than before",
-    Verdict.NARROWER: "works in narrower dtypes than before",
-    Verdict.LESS_WORK: "does less work (FLOPs, bytes) than before",
-    Verdict.BELOW: "is less than before",
-    Verdict.OTHER_DTYPES: "works in other dtypes than before, none of them wider",
+_HOW: Final[Mapping[Verdict, str]] = {
+    Verdict.NEW: "new",
+    Verdict.MORE: "with more calls",
+    Verdict.WIDER: "in wider dtypes",
+    Verdict.OTHER_LAYOUT: "in another layout",
+    Verdict.MORE_WORK: "with more work",
+    Verdict.GONE: "gone",
+    Verdict.FEWER: "with fewer calls",
+    Verdict.NARROWER: "in narrower dtypes",
+    Verdict.LESS_WORK: "with less work",
+    Verdict.OTHER_DTYPES: "in other dtypes, none wider",
 }
-"""The verdicts of which the worst row is the reason."""
+"""How an op is worse or better; other verdicts say it themselves."""
 
 
-def _meaning(diff: Diff) -> str:
-    """Return a sentence that explains the verdict of the comparison."""
-    verdict, limit = diff.verdict, format_share(diff.tolerances.tolerance)
-    what = "the whole" if diff.worst is diff.total else diff.worst.title
-    if verdict in _MEANS:
-        alike = sum(row.verdict is verdict for row in diff.rows) - 1
-        others = f", and {plural(alike, 'more row')} below" if alike else ""
-        return f"{what} {_MEANS[verdict]}{others}." + ("" if verdict.is_regression else " Nothing is worse.")
-    if verdict is Verdict.SLOWER:
-        return f"{what} takes longer than before, by more than its tolerance. Calls and dtypes are no worse."
-    if verdict is Verdict.FASTER:
-        return f"{what} takes less time than before, by more than its tolerance. Nothing is worse."
-    if verdict is Verdict.OK:
-        return f"calls, dtypes and work are the same, and no time changed by more than its tolerance ({limit})."
-    return "calls, dtypes and work are no worse; there is no verdict on times."
+def _meaning(diff: Diff, before: float, after: float, *, is_timed: bool) -> str:
+    """Return sentences that explain the verdict of the comparison: first the whole, then how many ops changed."""
+    worse, better = ([row for row in diff.rows if row.verdict.sense == sense] for sense in ("worse", "better"))
+    total = _in_total(diff, before, after, is_timed=is_timed)
+    if not worse:
+        better_too = f", {_counted(better, 'better')}" if better else " or better"
+        return f"{total}: no op is worse{better_too}."
+    counted = f"{_counted(worse, 'worse')}, {_counted(better, 'better') if better else 'no op is better'}"
+    worst = worse[0]
+    what = f"{worst.title}, {_calls(worst)} calls" if worst.more_calls > 0 else diff.finding(worst).short
+    return f"{total}: {counted}. The worst: {what.replace(' -> ', ' → ')}."
+
+
+def _in_total(diff: Diff, before: float, after: float, *, is_timed: bool) -> str:
+    """Return the change of the whole in words."""
+    if before == after:
+        return f"As {'much time' if is_timed else 'many calls'} as before in total"
+    change = format_change(before, after)
+    if not is_timed:
+        more = "more" if after > before else "fewer"
+        return f"{plural(abs(round(after - before)), f'{more} call')} in total ({change})"
+    if diff.times or diff.total.verdict is Verdict.NOISY:
+        change += ", not judged"
+    elif not diff.total.verdict.is_change:
+        change += f", within the tolerance of {format_share(diff.tolerances.tolerance)}"
+    return f"{format_ns(abs(after - before))} {'slower' if after > before else 'faster'} in total ({change})"
+
+
+def _counted(rows: Sequence[Row], sense: Sense) -> str:
+    """Return how many *rows* there are, of each verdict: ``3 ops are worse (2 with more calls, 1 slower)``."""
+    ops = Counter(_HOW.get(row.verdict, row.verdict.value) for row in rows if row.is_op)
+    how = ", ".join(f"{number} {word}" for word, number in ops.items()) if len(ops) > 1 else "".join(ops)
+    found = [plural(ops.total(), "op")] if ops else []
+    found += [row.title for row in rows if not row.is_op]
+    return f"{', '.join(found)} {'is' if len(rows) == 1 else 'are'} {sense}" + (f" ({how})" if how else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +154,19 @@ def _waterfall(rows: Sequence[Row], before: float, after: float, *, is_timed: bo
     at = before
     for row in shown:
         amount = _amount(row, is_timed=is_timed)
-        # An op with fewer calls that takes longer was judged by its calls, not by its time.
-        is_told = row.verdict.is_regression if amount > 0 else row.verdict.is_improvement
-        kind: marks.Kind = marks.of_verdict(row.verdict) if is_told else "mute"
-        steps.append(_Step(row.title, at, at + amount, signed(amount, write(abs(amount))), kind))
+        steps.append(_Step(row.title, at, at + amount, signed(amount, write(abs(amount))), _direction(row, amount)))
         at += amount
     # Times of ops and of the whole may come from different rounds, so a rest is shown without a cause.
     if write(abs(after - at)) != write(0) and (after != at):
         name = plural(len(changed) - len(shown), "other op") if len(changed) > len(shown) else "all the rest"
         steps.append(_Step(name, at, after, signed(after - at, write(abs(after - at))), "mute"))
     return [*steps, _Step("now", 0, after, write(after), "mute")]
+
+
+def _direction(row: Row, amount: int) -> marks.Kind:
+    """Return the mark of a bar: an op with more calls that takes less time was judged by its calls, not by its time."""
+    is_told = row.verdict.is_regression if amount > 0 else row.verdict.is_improvement
+    return marks.of_verdict(row.verdict) if is_told else "mute"
 
 
 def _writer(*, is_timed: bool) -> Callable[[float], str]:

@@ -65,7 +65,7 @@ def html(saved: SavedProfile, name: str, when: Times | None = None) -> str:
         side=side,
         total=total,
         lead=next((op for op in ops if op.line.share), None),
-        cards=_cards(saved, side, total),
+        cards=_cards(saved, side, total, when),
         totals=list(_totals(saved, total, when)) if side == "device" and total else [],
         hints=[
             (hint, _anchor(hint, names[hint.row]), "device time" if hint.row == "breakdown" else hint.row)
@@ -243,17 +243,21 @@ def _tiles(ops: Sequence[_Op]) -> list[_Tile]:
     ]
 
 
-def _cards(saved: SavedProfile, side: Side, total: float | None) -> list[tuple[str, str]]:
+def _cards(saved: SavedProfile, side: Side, total: float | None, when: Times | None) -> list[tuple[str, str]]:
     """Return the figures of the whole with their names; unknown figures are left out."""
-    cards = [(format_ns(total, 4), f"{side} time of all ops")] if total is not None else []
-    if side == "device" and (host := query.total(saved, "host")) is not None:
-        cards.append((format_ns(host, 4), "host time, of all threads; it runs beside the device's"))
+    cards = [(format_ns(total, 4), f"{side} time of all ops, added up")] if total is not None else []
     if ns := query.communication(saved):
-        cards.append((format_ns(ns, 4), "communication (not included above)"))
+        cards.append((format_ns(ns, 4), "communication, added up; not part of the time of ops"))
+    if side == "device" and when and when.whole:
+        whole = when.whole
+        busy = f"busy time of {whole.device or 'the device'}: work at the same time counts once"
+        cards.append((format_ns(whole.times.total_ns - whole.times.idle_ns, 4), busy))
+    if side == "device" and (host := query.total(saved, "host")) is not None:
+        cards.append((format_ns(host, 4), "host time of all ops, all threads added up; the device works meanwhile"))
     if saved.step_ns:
         fastest, slowest = min(saved.step_ns), max(saved.step_ns)
-        of = f"fastest of {len(saved.step_ns)} steps, slowest {format_ns(slowest)}"
-        cards.append((format_ns(fastest), of if len(saved.step_ns) > 1 else "the step, wall time"))
+        of = f"wall time of the fastest of {len(saved.step_ns)} steps; slowest: {format_ns(slowest)}"
+        cards.append((format_ns(fastest), of if len(saved.step_ns) > 1 else "wall time of the step, idle time too"))
     copies = query.copy_time(saved, Question(side=side))
     counted = [
         (line.calls, word, line.time_ns)

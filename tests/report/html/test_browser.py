@@ -181,10 +181,35 @@ def test_on_a_narrow_page_rows_of_tables_are_cards(shown: Callable[..., Any]) ->
     cell = page.locator("#ops tbody tr").first.locator("td:nth-child(3)")
     assert cell.get_attribute("data-l") == "device time"
     assert page.evaluate("document.querySelector('#ops').parentElement.scrollWidth") <= 390
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('#ops thead tr'), '::before').content") == '"sort by:"'
+    )
+    assert page.locator("#ops thead th:visible").count() == page.locator("#ops thead th[data-sort]").count() > 3
     wide = shown("profile")
     assert wide.locator(".cards-of").count() == 0
     wide.set_viewport_size({"width": 390, "height": 800})
     wide.locator("#ops.cards-of").wait_for()
+
+
+def test_cards_of_a_table_that_is_not_sorted_have_no_headings_above_them(shown: Callable[..., Any]) -> None:
+    page = shown("diff", viewport={"width": 390, "height": 800})
+    assert page.locator("#steps thead").is_hidden()
+    assert page.locator("#steps tbody td[data-l]").evaluate_all("cells => cells.map(cell => cell.dataset.l)") == [
+        "total",
+        *["change"] * (page.locator("#steps tbody tr").count() - 2),
+        "total",
+    ]
+
+
+def test_a_narrow_page_says_that_the_timeline_goes_on_and_names_its_last_tick(shown: Callable[..., Any]) -> None:
+    hint = "scroll it sideways"
+    assert shown("profile").get_by_text(hint).is_hidden()
+    page = shown("profile", viewport={"width": 390, "height": 800})
+    assert page.get_by_text(hint).is_visible()
+    ticks = page.locator("#timeline > g:last-child")
+    assert ticks.locator("text").count() == ticks.locator("path").count() - 1
+    ends = ticks.locator("text").evaluate_all("texts => texts.map(each => each.getBBox().x + each.getBBox().width)")
+    assert max(ends) < 1241
 
 
 @pytest.mark.slow

@@ -25,9 +25,10 @@ def test_the_bars_lead_from_before_to_now() -> None:
     page = Page(diff_page.html(BASE, NOW, compare((calls, {}), (calls, {}), timing, STORED)))
     assert page.text.startswith("+50% device time: 1 ms → 1.5 ms before: a.json")
     assert "The environments differ" in page.text
-    assert "▲ verdict: slower : Conv takes longer than before, by more than its tolerance." in page.text
+    assert "▲ verdict: slower : 500 us slower in total (+50%): 1 op is worse (slower), no op is better." in page.text
+    assert "The worst: Conv +61.1%." in page.text
     assert [cells[:2] for cells in page.tables["steps"]] == [
-        ["op", "adds"],
+        ["op", "time"],
         ["before", "1 ms"],
         ["Conv", "+550 us"],
         ["Add", "-50 us"],
@@ -76,15 +77,55 @@ def test_other_devices_are_the_headline() -> None:
     assert [tag for tag, _ in page.tags].count("h1") == 1
 
 
+def test_a_bar_to_the_faster_side_never_has_the_colour_of_worse() -> None:
+    # More calls of Mul in less time: worse by its calls, but its time is no regression.
+    base, now = {"Mul": OpCounts(Range(1)), "Conv": OpCounts(Range(1))}, {"Mul": OpCounts(Range(2))}
+    times = (Times(1_000_000, {"Mul": 900_000, "Conv": 100_000}), Times(400_000, {"Mul": 400_000}))
+    timing = TimingVerdict(Verdict.FASTER, "", *times, total=Verdict.FASTER, ops={"Mul": Verdict.FASTER})
+    page = Page(diff_page.html(BASE, NOW, compare((base, {}), (now, {}), timing, STORED)))
+    assert row(page, "ops", "Mul")[1:5] == ["▲ more calls", "1 → 2", "900 us → 400 us", "-500 us"]
+    fills = [each["fill"] for tag, each in page.tags if tag == "rect"]
+    assert "#0072b2" in fills  # Conv is gone, which is better
+    assert "#d55e00" not in fills
+    assert (
+        "▲ verdict: more calls : 600 us faster in total (-60%): 1 op is worse (with more calls), 1 op is better (gone)."
+        " The worst: Mul, 1 → 2 calls."
+    ) in page.text
+
+
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_the_page_says_what_each_verdict_means(verdict: Verdict) -> None:
-    calls = {"Mul": OpCounts(Range(1))}
+def test_the_page_says_how_many_ops_have_a_verdict(verdict: Verdict) -> None:
+    calls = {"Mul": OpCounts(Range(1)), "Add": OpCounts(Range(1))}
     diff = compare((calls, {}), (calls, {}), TimingVerdict(Verdict.OK), STORED)
-    rows = (replace(diff.rows[0], verdict=verdict), *diff.rows)
-    said = diff_page._meaning(replace(diff, rows=rows, total=replace(diff.total, verdict=Verdict.OK)))
-    assert said.endswith(".")
-    assert said.startswith("Mul ") == (verdict.is_change and verdict is not Verdict.UNSEEN)
-    assert ("Nothing is worse" in said) == (verdict.sense == "better")
+    rows = tuple(replace(each, verdict=verdict) for each in diff.rows)
+    said = diff_page._meaning(replace(diff, rows=rows), 2, 2, is_timed=False)
+    assert said.startswith("As many calls as before in total: ")
+    assert ("2 ops are " in said) == verdict.is_change
+    assert ("), no op is better. The worst: " in said) == verdict.is_regression
+    assert ("2 ops are better (" in said) == verdict.is_improvement
+    assert ("no op is worse or better." in said) != verdict.is_change
+
+
+def test_the_table_has_the_order_of_the_terminal_whatever_was_measured() -> None:
+    base = {"Mul": OpCounts(Range(1)), "Add": OpCounts(Range(1)), "Conv": OpCounts(Range(1))}
+    now = {**base, "Mul": OpCounts(Range(2)), "Add": OpCounts(Range(9))}
+    for slower in ("Conv", "Mul", "Add"):
+        timed = Times(9_000_000, {name: 5_000_000 if name == slower else 1_000_000 for name in base})
+        timing = TimingVerdict(
+            Verdict.SLOWER, "", Times(3, dict.fromkeys(base, 1)), timed, ops={"Conv": Verdict.SLOWER}
+        )
+        page = Page(diff_page.html(BASE, NOW, compare((base, {}), (now, {}), timing, STORED)))
+        assert [cells[0] for cells in page.tables["ops"][1:]] == ["Add", "Mul", "Conv"]
+        assert "The worst: Add, 1 → 9 calls." in page.text
+
+
+def test_the_page_says_whether_the_whole_was_judged() -> None:
+    calls = {"Mul": OpCounts(Range(1))}
+    timing = TimingVerdict(Verdict.OK, "", Times(1_000_000, {}), Times(1_050_000, {}))
+    diff = compare((calls, {}), (calls, {}), timing, STORED)
+    assert "50 us slower in total (+5%, within the tolerance of 13%): no op" in diff_page.html(BASE, NOW, diff)
+    unjudged = replace(diff, timing=replace(timing, why="1 of 10 rounds measured"))
+    assert "50 us slower in total (+5%, not judged): no op" in diff_page.html(BASE, NOW, unjudged)
 
 
 def test_what_became_wider_has_a_table_of_its_own() -> None:

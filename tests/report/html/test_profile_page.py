@@ -29,14 +29,14 @@ def test_what_takes_most_is_said_first_and_all_of_it_is_in_the_table() -> None:
     page = page_of(step_ns=(900_000, 2_000_000), peak_memory=1 << 20)
     assert page.text.startswith("Conv takes 80% of 1 ms device time a.json · made by hand")
     for card in (
-        "1 ms device time of all ops",
-        "50 us host time, of all threads",
+        "1 ms device time of all ops, added up",
+        "50 us host time of all ops, all threads added up; the device works meanwhile",
         "3 casts, 150 us",
         "1 copy, 50 us",
         "1 MiB peak memory",
     ):
         assert card in page.text
-    assert "900 us fastest of 2 steps, slowest 2 ms" in page.text
+    assert "900 us wall time of the fastest of 2 steps; slowest: 2 ms" in page.text
     assert row(page, "ops", "Conv Conv2D")[1:] == ["2", "800 us", "80%", "", "80%", "400 us", "4 MFLOP", "5 GFLOP/s"]
     assert row(page, "ops", "Cast")[1:] == ["3", "150 us", "15%", "", "95%", "50 us", "-", "-"]
     assert row(page, "casts", "Cast[float32->float16]")[1:3] == ["3", "150 us"]
@@ -108,6 +108,7 @@ def test_the_headline_is_the_largest_part_of_the_time_of_the_device() -> None:
         "809 us in ops and 30 us in communication are 839 us of work on the device. In the 1 ms step the device was"
         " busy for 920 us and idle for 80 us. 9 us of the work ran outside of every step."
     ) in page.text
+    assert "920 us busy time of the device: work at the same time counts once" in page.text
     assert "Overlap communication with computing 520 us of 1 ms (52%)" in page.text
     hint = [each["href"] for tag, each in page.tags if tag == "a" and "breakdown" in str(each["href"])]
     assert hint == ["#breakdown-0"]
@@ -177,7 +178,7 @@ def test_a_profile_without_times_is_a_table_of_calls() -> None:
 def test_times_of_zero_and_communication_alone_are_no_error() -> None:
     assert page_of(SavedOp("a", "Cast", device_ns=0.0), steps=("",)).text.startswith("1 op, without times")
     page = page_of(SavedOp("a", "hcom_allReduce", device_ns=5000.0), SavedOp("b", "Add", device_ns=1.0), steps=("",))
-    assert "5 us communication (not included above)" in page.text
+    assert "5 us communication, added up; not part of the time of ops" in page.text
 
 
 def test_names_are_text_whatever_they_hold() -> None:

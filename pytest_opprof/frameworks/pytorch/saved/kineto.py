@@ -244,4 +244,7 @@ def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedK
         )
     busy, together = events.busy_ns(), sum(events.activities.columns()[2])
     if busy != together:
-        yield f"the device was busy for {busy / 1e6:.3f} ms; its activities add up to {together / 1e6:.3f} ms"
+        yield (
+            f"in the whole recording the device was busy for {busy / 1e6:.3f} ms; its activities add up to"
+            f" {together / 1e6:.3f} ms, as some ran at the same time"
+        )

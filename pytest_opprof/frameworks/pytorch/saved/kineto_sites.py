@@ -25,7 +25,7 @@ from ....sites.recorded import recorded
 from .kineto_events import Event, Events
 from .rows import Rows
 
-REMARK = "lines are those where functions begin: PyTorch's traces have no others"
+REMARK = "each line is the first of its function: PyTorch's traces do not have the line of a call"
 _FUNCTION = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
 _NODE = "autograd::engine::evaluate_function"
 _NO_FUNCTION, _UNTOLD = -1, -1

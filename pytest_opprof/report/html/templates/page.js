@@ -66,7 +66,7 @@ const cards = () => {
     const labels = all("thead tr > *", table).map(each => each.innerText.trim().replace(/\s+/g, " "));
     for (const row of table.tBodies[0].rows) {
       for (const cell of row.cells) {
-        if (cell.cellIndex && labels[cell.cellIndex]) cell.dataset.l = labels[cell.cellIndex];
+        if (cell.cellIndex && labels[cell.cellIndex]) cell.dataset.l ??= labels[cell.cellIndex];
         cell.classList.toggle("none", cell.textContent.trim() === "-");
         cell.classList.toggle("all", cell.textContent.length > 40);
       }

@@ -520,7 +520,10 @@ def test_communication_is_beside_the_total_and_a_budget_can_name_it(tmp_path: Pa
 def test_kernels_that_overlap_add_up_and_a_remark_has_the_busy_time(tmp_path: Path) -> None:
     trace = trace_of(tmp_path, op("aten::mm", 0, 9), launch(1, 1), kernel(1, 10, 30), kernel(1, 20, 30, stream=8))
     assert sums(trace, "device_ns") == {"aten::mm": 60_000}
-    assert trace.remarks == ("the device was busy for 0.040 ms; its activities add up to 0.060 ms",)
+    assert trace.remarks == (
+        "in the whole recording the device was busy for 0.040 ms; its activities add up to 0.060 ms, as some ran at"
+        " the same time",
+    )
 
 
 def test_a_kernel_without_a_launch_and_one_without_an_op_stay(tmp_path: Path) -> None:
