@@ -71,6 +71,8 @@ class Found:
         """The first pair, which ran every test."""
         self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
         """By test: the windows of both sides, for each pair that ran it."""
+        self._diffs: dict[tuple[str, str, int], Diff] = {}
+        """The comparison of each test's window, by the number of pairs."""
         self.coarse = CoarsePairs()
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: the source lines of ops, on both sides."""
@@ -251,9 +253,13 @@ class Found:
         return f"has it {min(outcomes)}" if outcomes else "does not have the window"
 
     def _diff(self, test: str, window: str, plan: TestPlan) -> Diff:
+        # Four questions about each test ask for it; once is 0.7 ms.
+        key = test, window, len(self._windows[test])
+        if (known := self._diffs.get(key)) is not None:
+            return known
         pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
-        return compare_counts_first(
+        found = self._diffs[key] = compare_counts_first(
             in_all([entry.comparable(after[0].python).done for entry in before]),
             in_all([entry.done for entry in after]),
             self._timing(test, window, plan.tolerances),
@@ -261,6 +267,7 @@ class Found:
             plan.top,
             self._revision.removeprefix("the "),
         )
+        return found
 
     def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
         pairs = self._runs(test, window)

@@ -155,7 +155,7 @@ class _Hook:
         self._last = last
         modules = self._new_modules()
         self._modules |= modules
-        if self._add(list(targets.of_modules(modules))) or not len(self._in):
+        if self._add([*targets.of_modules(modules), *targets.of_compiled()]) or not len(self._in):
             self._in = Pointers((address, old, stub) for address, (old, stub) in self._stubs.items())
             self._back = Pointers((address, stub, old) for address, (old, stub) in self._stubs.items())
 

@@ -38,8 +38,8 @@ NUMBER_SLOTS = (
     " reserved float inplace_add inplace_subtract inplace_multiply inplace_remainder inplace_power inplace_lshift"
     " inplace_rshift inplace_and inplace_xor inplace_or floor_divide true_divide"
 ).split()
-# ``PyTypeObject.tp_hash``.
-HASH = 120
+# ``PyTypeObject.tp_hash``, ``tp_call``.
+HASH, CALL = 120, 128
 # ``PyTypeObject.tp_richcompare``.
 COMPARE = 200
 
@@ -82,6 +82,8 @@ def check() -> None:
     assert pointer(id(wrapper) + WRAPPED) == divide, "nb_true_divide"
     wrapper = type(len).__dict__["__hash__"]
     assert pointer(id(wrapper) + WRAPPED) == pointer(id(type(len)) + HASH), "tp_hash"
+    wrapper = type(len).__dict__["__call__"]
+    assert pointer(id(wrapper) + WRAPPED) == pointer(id(type(len)) + CALL), "tp_call"
     wrapper = np.ndarray.__dict__["__lt__"]
     assert pointer(id(wrapper) + WRAPPED) == pointer(id(np.ndarray) + COMPARE), "tp_richcompare"
 

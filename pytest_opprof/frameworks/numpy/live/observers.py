@@ -228,6 +228,12 @@ def of_scalars(ops: Sequence[Op]) -> Callable[..., Any]:
     return observe
 
 
+def of_numba(self: Any, args: Any, kwargs: Any) -> None:
+    """Observe that a function that Numba compiled runs: no op, since nothing inside it can be seen."""
+    if _now is not None:
+        _now.runs_numba = True
+
+
 _BY_INDEX, _ASSIGN = Op("ndarray.__getitem__"), Op("ndarray.__setitem__", moves=(2, 0))
 
 

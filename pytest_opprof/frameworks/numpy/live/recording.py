@@ -82,6 +82,7 @@ class Recording:
             "numbers",
             "places",
             "room",
+            "runs_numba",
             "unread",
             "wants_memory",
         ),
@@ -95,6 +96,8 @@ class Recording:
         self.wants_memory = memory
         self.memory: Counted | None = None
         """Counts the bytes of arrays, if possible."""
+        self.runs_numba = False
+        """Whether a function that Numba compiled ran."""
         self.unread = 0
         """The number of unreadable calls."""
         self.numbers = count()
@@ -282,6 +285,8 @@ class Recording:
         for number in np.flatnonzero(count).tolist() if self._moments else ():
             thread = self.lines.thread_names[self.places[number] >> SHIFT]
             log.ran(int(first[number]), int(begins[number]), int(ends[number]), thread)
+        if self.runs_numba:
+            log.remark("functions compiled by Numba ran: the ops inside are not seen, only their CPU time is compared")
         if self.unread:
             log.remark(f"not seen: {plural(self.unread, 'call')} of NumPy whose arguments opprof could not read")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from .observers import (
     by_index,
     of_call,
     of_function,
+    of_numba,
     of_one,
     of_packed,
     of_packed_ufunc_method,
@@ -100,6 +102,22 @@ def of_modules(modules: Mapping[str, object]) -> Iterator[Target]:
                 yield Target(layout.vectorcall_at(value), "vectorcall", of_call(op), value)
             elif kind is dispatched:
                 yield Target(layout.vectorcall_at(value), "vectorcall", _dispatched(value), value)
+
+
+# By module of Numba: the class of its compiled functions.
+_NUMBA = {
+    "numba.core.registry": "CPUDispatcher",
+    "numba.np.ufunc.dufunc": "DUFunc",
+    "numba.np.ufunc.gufunc": "GUFunc",
+}
+
+
+def of_compiled() -> Iterator[Target]:
+    """Yield the slots by which Python calls functions that Numba compiled, as far as it is imported."""
+    for module, name in _NUMBA.items():
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type):
+            yield Target(id(kind) + layout.CALL, "three", of_numba, kind)
 
 
 def _dispatched(function: Any) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -418,3 +419,43 @@ def test_parts_of_numpy_that_are_first_used_in_a_window_are_seen_without_a_remar
     (tmp_path / "program.py").write_text(code)
     done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("['numpy.eye', 'numpy.fft.fft', 'numpy.linalg.inv', 'numpy.ones'] ()")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("numba.core.registry", "CPUDispatcher"),
+        ("numba.np.ufunc.dufunc", "DUFunc"),
+        ("numba.np.ufunc.gufunc", "GUFunc"),
+    ],
+)
+def test_a_function_that_numba_compiled_does_what_it_did_and_the_window_says_that_it_ran(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a class of the name that Numba's has; its calls take the same slot of the type."""
+
+    class Compiled:
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if not args:
+                raise ValueError("no argument")
+            return args, kwargs
+
+    stand_in = types.ModuleType(module)
+    setattr(stand_in, name, Compiled)
+    monkeypatch.setitem(sys.modules, module, stand_in)
+    compiled, told = Compiled(), []
+    for runs in (False, True):
+        with NumpyBackend().collect(Options()) as log:
+            X + 1
+            if runs:
+                assert compiled(X, out=3) == ((X,), {"out": 3})
+                assert compiled(X) == ((X,), {})
+                with pytest.raises(ValueError, match="no argument"):
+                    compiled()
+        told.append([text for _, text in log.freeze().remarks])
+        assert len(log) == 1
+    assert told == [
+        [],
+        ["functions compiled by Numba ran: the ops inside are not seen, only their CPU time is compared"],
+    ]
+    assert compiled(X) == ((X,), {})
