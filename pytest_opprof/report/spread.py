@@ -99,7 +99,7 @@ def _calls(rows: Sequence[OpCalls], ranks: _Ranks) -> Table:
     for rank, calls in enumerate(zip(*(row.calls for row in rows))):
         columns.setdefault(calls, []).append(rank)
     headings = [Column("op", NAME), *(Column(ranks.named(alike), COUNT) for alike in columns.values())]
-    return Table(headings, [[row.op, *calls] for row, calls in zip(rows, zip(*columns))])
+    return Table(headings, [[row.op, *calls] for row, calls in zip(rows, zip(*columns))], keys=1)
 
 
 def _who_waited(waits: Waits, ranks: _Ranks) -> str:

@@ -787,7 +787,7 @@ class TestWhatCannotBeSeen:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
         assert "in each of 2 steps, times in the fastest" in run("check", "b.json", "--budget", "Conv=5")[1]
         assert "in each of 2 steps" in run("check", "b.json", "--budget", "Conv=4")[1]
-        assert "calls are of the step with most" in run("diff", "b.json", "b.json")[1]
+        assert "each op has the calls of the step with most" in run("diff", "b.json", "b.json")[1]
 
 
 @pytest.mark.slow
