@@ -44,8 +44,9 @@ class WindowBaseline:
     """If ranks differ, the entry of each (`by_rank`); all other fields are then those of the first of them."""
     coarse: Mapping[str, Coarse] = field(default_factory=dict)
     """By machine and Python (`identity.with_python`): the coarse time of a round."""
-    warm: Done = ({}, {})
-    """The differences in a later run of the same process. The work of a first use in a process (an import, a cache, a
+    warm: Done | None = None
+    """The differences in a later run of the same process; None if there are none, or in a measurement, if it has no
+    such run. The work of a first use in a process (an import, a cache, a
     library's set-up) is that of whichever test comes first."""
     alone: Done | None = None
     """The differences in a process that runs no other test; None if that was not measured."""
@@ -133,12 +134,12 @@ class WindowBaseline:
             # All of them, because one run counted them together.
             python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
         facts = _that_do_not_follow(facts, ops)
-        of_orders = now if any(now.warm) else self  # one update measured both
+        of_orders = self if now.warm is None else now  # one update measured both
         return replace(
             self,
             ops=ops,
             facts=facts,
-            warm=of_orders.warm,
+            warm=of_orders.warm if any(of_orders.warm or ()) else None,
             alone=of_orders.alone,
             python=python,
             times={**self.times, **now.times} if fresh else self.times,
@@ -190,7 +191,7 @@ def entry_of(window: WindowResult) -> WindowBaseline:
         facts=facts,
         python=versions,
         coarse=coarse,
-        warm=window.warm or ({}, {}),
+        warm=window.warm,
         alone=window.alone,
     )
 

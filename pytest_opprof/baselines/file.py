@@ -154,7 +154,7 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return the entry of a window or a rank, without times."""
     warm, alone = ((_ops_of(each), each.facts) if each else None for each in (kept.warm, kept.alone))
-    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python, warm=warm or ({}, {}), alone=alone)
+    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python, warm=warm, alone=alone)
 
 
 def _ops_of(kept: KeptWindow) -> dict[str, OpCounts]:
@@ -247,7 +247,7 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
     for op, each in entry.ops.items():
         if none := {name: None for name in ("bytes", "flops") if (of := getattr(each, name)) and not of.most}:
             ops[op] = with_fields(each, **none)
-    others = {"warm": entry.warm, "alone": entry.alone} if any(entry.warm) else {}
+    others = {"warm": entry.warm, "alone": entry.alone} if any(entry.warm or ()) else {}
     kept = {
         name: KeptWindow(dict(done[0]) or UNSET, dict(done[1])) for name, done in others.items() if done is not None
     }

@@ -154,11 +154,22 @@ class EventLog:
         parent: NDArray[np.integer],
         interval: NDArray[np.integer],
         nbytes: NDArray[np.integer],
+        flops: NDArray[np.integer] | None = None,
+        node: NDArray[np.integer] | None = None,
     ) -> None:
-        """Append many events at once, one in each row of the columns; see `add`. 0.1 us an event."""
+        """Append many events at once, one in each row of the columns; see `add`. 0.1 us an event.
+
+        *flops* are as for `computed`, ABSENT if unknown; *node* is as for `asked_at`.
+        """
+        begin = len(self)
         columns = (self._name, self._duration_ns, self._parent, self._interval, self._bytes)
         for column, values in zip(columns, (name, duration_ns, parent, interval, nbytes)):
             column.extend(values.tolist())
+        if flops is not None:
+            known = np.flatnonzero(flops != ABSENT)
+            self._flops.update(zip((begin + known).tolist(), flops[known].tolist()))
+        if node is not None:
+            self._sites.update(zip(range(begin, len(self)), zip(node.tolist(), repeat(False))))
 
     def computed(self, event: int, flops: int) -> None:
         """Record the floating-point operations of *event*, including the events inside it."""

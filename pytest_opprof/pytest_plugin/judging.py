@@ -414,7 +414,7 @@ class Judging:
         if seen is None or base.allows(seen):
             return seen is not None
         if base.alone is None:
-            return any(base.warm) and bool(seen.ops)
+            return base.warm is not None and bool(seen.ops)
         ops, facts = base.with_differences(base.alone)
         return replace(base, ops=ops, facts=facts).allows(seen)
 
@@ -469,7 +469,7 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
     base, now = _comparable(base, window), window.numbers.done
     diff = compare_counts_first(base.done, now, timing, plan.tolerances, plan.top)
-    if any(base.warm):
+    if base.warm:
         diff = without_first_uses(diff, base.with_differences(base.warm), now)
     return replace(window, diff=diff)
 

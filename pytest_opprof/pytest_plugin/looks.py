@@ -120,7 +120,7 @@ def with_looks(
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable(window.numbers.python.versions) if window.numbers.python else base
     was, now = base.done, window.numbers.done
-    repeat = base.with_differences(base.warm)
+    repeat = base.with_differences(base.warm or ({}, {}))
     alone = None if base.alone is None else base.with_differences(base.alone)
     if excused := excuse(was, now, seen, tolerances, repeat, alone):
         return replace(window, excused=excused)

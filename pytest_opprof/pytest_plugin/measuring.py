@@ -68,6 +68,8 @@ class Measuring:
         self._may_judge_times = False
         """Whether a collected test has enough rounds for judged times, or the fixture, which may run as many."""
         self._compared = compared
+        self._failing: dict[object, str] = {}
+        """The first failing test of each cause."""
         self._modules: set[str] = set()
         """The modules whose baselines told how fast a core can be."""
 
@@ -257,8 +259,9 @@ class Measuring:
         if self._settings.traces:
             windows = traced(test, windows, measurement.windows, self._settings, self._summary.errors)
         verbosity = getattr(self._config.option, "verbose", 0)  # pytest 8.0: get_verbosity() needs -p terminal
+        first = self._failing if test.shows_failure else {}
         record, message, cause = concluded(
-            test.id, windows, test.plan, self._settings, verbosity, broken, self._judging.is_parallel
+            test.id, windows, test.plan, self._settings, verbosity, first, broken, self._judging.is_parallel
         )
         line = test.item.location[1]
         test.record = replace(

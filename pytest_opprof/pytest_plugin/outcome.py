@@ -30,13 +30,14 @@ def concluded(
     plan: TestPlan,
     settings: Settings,
     verbosity: int,
+    first: dict[object, str],
     broken: Mapping[str, str] | None = None,
     parallel: bool = False,
 ) -> tuple[TestRecord, list[TextLine], str]:
     """Return the record of *test*, its failure message (empty if it passes), and the cause in a few words.
 
-    *broken* are the windows without numbers, and why. With --opprof-report-only the record has the message, and the
-    test passes.
+    *first* has the first failing test of each cause; this one is added. *broken* are the windows without numbers, and
+    why. With --opprof-report-only the record has the message, and the test passes.
     """
     by_title = {titled(test, window.name): window for window in windows}
     style = Style(width=settings.width)
@@ -54,7 +55,7 @@ def concluded(
         table=[line for window in windows for line in _tables(window, plan.top, style)] if verbosity > 1 else [],
     )
     record.accept = [step.text for step in Accepting.of_settings(settings).steps_of(record)]
-    message, why = _failure(test, by_title, plan, settings, verbosity)
+    message, why = _failure(test, by_title, plan, settings, verbosity, first)
     if settings.report_only:
         return structs.replace(record, reported="\n".join(line.text for line in message)), [], ""
     return record, message, why
@@ -66,11 +67,18 @@ def _failure(
     plan: TestPlan,
     settings: Settings,
     verbosity: int,
+    first: dict[object, str],
 ) -> tuple[list[TextLine], str]:
     """Return the failure message of *test* and its cause in a few words; both empty if it passes."""
     windows, accepting = list(by_title.values()), Accepting.of_settings(settings)
     if any(window.findings for window in windows):
-        shown = Shown(top=plan.top, every_op=verbosity > 0, style=Style(width=settings.width))
+        like = first.setdefault(_causes(test, windows), test) if verbosity <= 0 else test
+        shown = Shown(
+            top=plan.top,
+            every_op=verbosity > 0,
+            style=Style(width=settings.width),
+            like=like if like != test else "",
+        )
         return failure(test, windows, accepting, shown), cause(windows)
     missing = next((window.no_baseline for window in windows if window.no_baseline), "")
     if missing and settings.strict:
@@ -86,6 +94,13 @@ def _failure(
         ):
             return [TextLine(f"times of {title} not judged, {window.untimed}: {advice}")], "times not judged"
     return [], ""
+
+
+def _causes(test: str, windows: Sequence[JudgedWindow]) -> object:
+    """Return a key that is equal for tests that fail for the same lines; where lines are unknown, of one function."""
+    function = test.partition("[")[0]
+    causes = ((window.name, each) for window in windows for each in window.told if not each.adds)
+    return frozenset((name, each.rule, each.op, each.ops, each.line or function) for name, each in causes)
 
 
 def _tables(window: JudgedWindow, top: int, style: Style) -> list[str]:

@@ -78,6 +78,8 @@ class Found:
         """By test and window: the lines of the working tree that call Python functions."""
         self._slow: dict[str, dict[str, Mapping[str, str]]] = {}
         """By test and window: the lines of the working tree that take its time."""
+        self._failing: dict[object, str] = {}
+        """The first failing test of each cause."""
 
     def add(self, pair: Sequence[SideRun]) -> None:
         """Add the results of a pair of processes."""
@@ -166,7 +168,8 @@ class Found:
         if rows := [row for window in windows for row in window.worse]:
             self.worse[test.nodeid] = rows
         self._allowed += [(each, test.nodeid, op) for window in windows for op, each in window.allowed.items()]
-        record, message, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity)
+        first = self._failing if test.shows_failure else {}
+        record, message, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity, first)
         if message:
             report.outcome, report.longrepr = "failed", _Failure(message, cause, test)
         line = report.opprof["line"]

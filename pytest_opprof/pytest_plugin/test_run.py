@@ -71,6 +71,11 @@ class TestRun:
             self._marks, self._plan = marks, read(self.item)
         return self._plan
 
+    @property
+    def shows_failure(self) -> bool:
+        """Whether pytest prints its failure message: a test that is expected to fail shows none."""
+        return self.item.get_closest_marker("xfail") is None
+
     def read_marks_anew(self) -> None:
         """Drop the plan, because settings that it depends on have changed."""
         self._plan = None

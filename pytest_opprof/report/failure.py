@@ -28,6 +28,8 @@ class Shown:
     every_op: bool = False
     more: str = "-v shows them"
     """How to see the ops that are left out."""
+    like: str = ""
+    """An earlier test that fails for the same cause: its message has the tables and lines, this one's has not."""
     style: Style = PLAIN
 
 
@@ -48,7 +50,11 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
             lines.append(TextLine(f"  (the window ran {often} times: its calls are those of the run with the most)"))
         if accepting and window.numbers.rounds == 1 and any(limit.is_about_time for limit in window.budget):
             lines.append(TextLine(f"  ({_COLD})"))
-    for window in broken:
+    if shown.like:
+        lines.append(
+            TextLine(style.write(f"  (the same cause as {shown.like}, which shows ops and lines; {shown.more})"))
+        )
+    for window in () if shown.like else broken:
         lines += [TextLine(""), *style.lines(ranks_table(window.ranks_differ))] if window.ranks_differ else []
         lines += [TextLine(""), *table(window, shown.top, every_op=shown.every_op, style=style, more=shown.more)]
         asked = where(window, every_line=shown.every_op, more=shown.more)

@@ -124,7 +124,6 @@ def _of_programs(profile: OpProfile) -> str:
     return "JAX compiled a program before opprof counted, or loaded it from a file" if known else ""
 
 
-_MORE_MEMORY = Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, follows=True)
 # In 30 processes PyTorch's peak was the same to the byte; other versions' allocators round sizes differently.
 _MORE_BYTES = Gate(
     more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows=True
@@ -262,7 +261,8 @@ _TABLE = (
         name="allocations",
         text="allocations",
         of_window=lambda window: window.allocations,
-        gate=_MORE_MEMORY,
+        # A refactoring moves them by a few: at 5 % alone, 46 tests of librosa failed for changes such as 10 -> 11.
+        gate=Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=10, follows=True),
         needs="memory",
         lines_of="allocations",
     ),

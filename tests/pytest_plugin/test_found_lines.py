@@ -72,7 +72,8 @@ def attention(x):
 
 
 def shifted(x):
-    x.add_(1)
+    for _ in range(12):
+        x.add_(1)
     return x * 2
 
 
@@ -300,7 +301,7 @@ CHANGES = {
     "an op in place made out of place": Change(
         "x.add_(1)",
         "x = x.add(1)",
-        {"shifted": Worse("allocations: 6 (baseline: 5)", "allocations", "x = x.add(1)")},
+        {"shifted": Worse("allocations: 39 (baseline: 27)", "allocations", "x = x.add(1)")},
     ),
     "a lost no_grad": Change(
         "with torch.no_grad():",

@@ -42,6 +42,48 @@ def test_by_default_a_failing_test_shows_what_broke_and_the_top_ops(broken: Suit
     result.stdout.no_fnmatch_line("window *")
 
 
+CASTS = """
+import pytest
+from pytest_opprof.backends import fake
+def work(casts):
+    for _ in range(casts): fake.launch("Cast", device_ns=1_000)
+@pytest.mark.xfail
+@pytest.mark.parametrize("n", [1])
+@pytest.mark.op_budget(Cast=0)
+def test_known(n): work(n)
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.op_budget(Cast=0)
+def test_a(n): work(n)
+@pytest.mark.op_budget(Cast=0)
+def test_b(): work(4)
+"""
+
+
+def test_of_tests_that_fail_for_the_same_cause_the_first_shows_the_table(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(test_m=CASTS)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=4, xfailed=1)
+    same = "  (the same cause as test_m.py::test_a[1], which shows ops and lines; -v shows them)"
+    result.stdout.fnmatch_lines(
+        [
+            "*: test_m.py::test_a[[]1]*",
+            "Cast *1*over budget",
+            "*: test_m.py::test_a[[]2]*",
+            "  Cast: 2 calls (budget: 0)",
+            same.replace("[", "[[]"),
+            "",
+            "to accept this change: *",
+            "*: test_m.py::test_b *",
+            "Cast *4*over budget",
+        ]
+    )
+    assert result.stdout.lines.count(same) == 2
+    assert sum(line.startswith("Cast ") for line in result.stdout.lines) == 2
+    assert sum(line.startswith("Cast ") for line in suite("--opprof", "-v").stdout.lines) == 4
+
+
 def test_top_sets_how_many_ops_are_shown(broken: Suite, pytester: pytest.Pytester) -> None:
     broken("--opprof", "--opprof-top=2").stdout.fnmatch_lines(["... and 8 more ops*"])
     broken("--opprof", "-o", "opprof_top=3").stdout.fnmatch_lines(["... and 7 more ops*"])

@@ -111,7 +111,10 @@ class Table(dict[int, Any]):
 
     def __missing__(self, instruction: int) -> int | None:
         """Return the place of a function without lines of its own, which is its caller's; None if it has some."""
-        return None if self.is_site else self.node if self.node == HIDDEN else self.node | self.thread << SHIFT
+        if self.is_site:
+            return None
+        place = self[instruction] = self.node if self.node == HIDDEN else self.node | self.thread << SHIFT
+        return place
 
 
 # In place of `Ask.about`.
@@ -232,7 +235,7 @@ class Lines:
                 break
             if MEMORY[id(frame) + TRACE_LINES] == self.mark:
                 table = self.tables.get(id(frame))
-                stack = table and table.stack
+                stack = None if table is None else table.stack  # an empty table is False
                 if not stack:
                     return table is None and id(frame) in self.inside
                 row = stack[-1]

@@ -6,13 +6,15 @@ import gc
 import inspect
 import sys
 from array import array
-from bisect import bisect_right
 from itertools import count
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from ....profile.columns import ABSENT
+import numpy as np
+from numpy.typing import NDArray
+
+from ....profile.columns import ABSENT, numbered
 from ....profile.event_log import EventLog
 from ....sites.chains import UNKNOWN
 from ....units import plural
@@ -33,7 +35,7 @@ from .callers import (
     lines_of,
     whose,
 )
-from .cases import QUIET, Ask, Case, Figures, Key
+from .cases import QUIET, Ask, Case, Key
 from .function_names import CONVERSIONS
 from .memory import Counted
 
@@ -250,62 +252,64 @@ class Recording:
         return row
 
     def fill(self) -> None:
-        """Add all finished calls to the log."""
-        log = self.log
+        """Add all finished calls to the log, a column at a time: 0.5 us a call."""
+        log, now = self.log, perf_counter_ns()
         log.knows_flops = True
         self._take(log.interval)
-        figures: dict[int, Figures] = {}
-        names: dict[int, int] = {}
-        numbers: list[int] = []
-        firsts = [first for first, _ in self._intervals]
-        last = perf_counter_ns()
-        nodes: dict[int, int] = {UNKNOWN: UNKNOWN}
-        columns = zip(range(next(self.numbers)), self.begins, self.ends, self.cases, self.places)
-        for number, begin, end, case, place in columns:
-            around = self._parents.get(number)
-            parent = -1 if around is None else numbers[around]
-            if case is None:
-                numbers.append(parent)
-                continue
-            at = id(case)
-            if (known := figures.get(at)) is None:
-                known = figures[at] = case.figures
-                names[at] = known.name(log)
-            duration = (end or last) - begin
-            interval = self._intervals[bisect_right(firsts, number) - 1][1] if firsts else 0
-            event = log.add(names[at], duration, parent, interval, known.nbytes)
-            numbers.append(event)
-            node = place & NODE
-            if (mine := nodes.get(node)) is None:
-                mine = self._node(node, nodes)
-            self._say(event, known, mine)
-            if self._moments:
-                log.ran(event, begin, begin + duration, self.lines.thread_names[place >> SHIFT])
-            for cast in known.casts:
-                # The ufunc casts as it computes. The cast is therefore an op inside it, without a time of its own.
-                self._say(log.add(cast.name(log), ABSENT, event, interval, cast.nbytes), cast, mine)
+        size = min(next(self.numbers), self.room)
+        cases, case = numbered(self.cases[:size])
+        # The ufunc casts as it computes. A cast is therefore an op inside it, without a time of its own.
+        events = [() if each is None else (each.figures, *each.figures.casts) for each in cases]
+        figures = [each for of_case in events for each in of_case]
+        counts = np.array([len(of_case) for of_case in events], np.int64)
+        count = counts[case]
+        first = len(log) + np.cumsum(count) - count
+        call = np.repeat(np.arange(size), count)
+        part = len(log) + np.arange(len(call)) - first[call]
+        of = (np.cumsum(counts) - counts)[case[call]] + part
+        begins, ends, places = (np.array(column[:size], np.int64) for column in (self.begins, self.ends, self.places))
+        ends[ends == 0] = now
+        starts, intervals = zip((0, 0), *self._intervals)
+        log.extend(
+            np.array([each.name(log) for each in figures], np.int64)[of],
+            np.where(part == 0, (ends - begins)[call], ABSENT),
+            np.where(part == 0, self._events_around(np.where(count > 0, first, -1))[call], first[call]),
+            np.array(intervals, np.int64)[np.searchsorted(starts, call, "right") - 1],
+            np.array([each.nbytes for each in figures], np.int64)[of],
+            np.array([ABSENT if each.flops is None else each.flops for each in figures], np.int64)[of],
+            None if log.chains is None else self._nodes(places[call] & NODE),
+        )
+        for number in np.flatnonzero(count).tolist() if self._moments else ():
+            thread = self.lines.thread_names[self.places[number] >> SHIFT]
+            log.ran(int(first[number]), int(begins[number]), int(ends[number]), thread)
         if self.unread:
             log.remark(f"not seen: {plural(self.unread, 'call')} of NumPy whose arguments opprof could not read")
 
-    def _node(self, node: int, nodes: dict[int, int]) -> int:
-        """Return the log's node for one of the lines', with all nodes around it in *nodes*."""
-        new: list[int] = []
-        chains, told = self.lines.chains, self.log.chains
-        assert chains is not None  # otherwise each node is UNKNOWN
-        assert told is not None
-        while node not in nodes:
-            new.append(node)
-            node = chains.caller(node)
-        found = nodes[node]
-        for each in reversed(new):
-            found = nodes[each] = told.of_lines([chains.line(each)], found)
-        return found
+    def _events_around(self, events: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the event around each call, given those of all calls: -1 for none."""
+        nearest, around = events.tolist(), [-1] * len(events)
+        for number, outer in list(self._parents.items()):  # an outer call comes first
+            if number < len(events):
+                around[number] = nearest[outer]
+                if nearest[number] < 0:
+                    nearest[number] = nearest[outer]
+        return np.array(around, np.int64)
 
-    def _say(self, event: int, figures: Figures, node: int) -> None:
-        if figures.flops is not None:
-            self.log.computed(event, figures.flops)
-        if self.log.chains is not None:
-            self.log.asked_at(event, node)
+    def _nodes(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the log's nodes for those of the lines."""
+        chains, told = self.lines.chains, self.log.chains
+        assert chains is not None  # as the log has some
+        assert told is not None
+        known = {UNKNOWN: UNKNOWN}
+        asked, index = np.unique(nodes, return_inverse=True)
+        for node in asked.tolist():
+            new: list[int] = []
+            while node not in known:
+                new.append(node)
+                node = chains.caller(node)
+            for each in reversed(new):
+                known[each] = told.of_lines([chains.line(each)], known[chains.caller(each)])
+        return np.array([known[node] for node in asked.tolist()], np.int64)[index]
 
 
 def _runs(function: Row, frame: FrameType) -> bool:
