@@ -213,7 +213,7 @@ class _OfProfiles:
         yield from table(self.window, top, every_op=top == 0, style=style, more="-t 0 shows them")
         yield TextLine(f"verdict: {self.diff.worst.word}")
         if self.diff.timing.base is None and self.diff.timing.now is None:
-            yield TextLine("(of calls: neither profile has times)")
+            yield TextLine("(the verdict is about calls: neither profile has times)")
 
     def is_worse(self) -> bool:
         """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""

@@ -486,14 +486,19 @@ class TestDiff:
         save("b.json", made(*untimed))
         code, out, err = run("diff", "b.json", "b.json")
         assert (code, err) == (0, "")
-        assert out.splitlines()[-2:] == ["verdict: ok", "(of calls: neither profile has times)"]
+        assert out.splitlines()[-2:] == ["verdict: ok", "(the verdict is about calls: neither profile has times)"]
         save("c.json", made(*untimed[:2], untimed[2]._replace(calls=7)))
         assert run("diff", "b.json", "c.json")[0] == 1
 
     @pytest.mark.parametrize(
         ("before", "after", "why"),
         [
-            (5, 3, "the fastest of 5 steps is not that of 3; --base-steps and --steps choose as many of each"),
+            (
+                5,
+                3,
+                "the fastest of 5 steps cannot be compared with the fastest of 3; choose equally many with --base-steps"
+                " and --steps",
+            ),
             (5, 0, "the profile after has no times"),
             (0, 3, "the profile before has no times"),
         ],
