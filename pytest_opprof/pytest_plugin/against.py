@@ -99,7 +99,7 @@ class Against:
                     raise session.Interrupted(session.shouldstop)
         finally:
             self._summary.lines += found.acceptances()
-            self._summary.accept = terminal(proposed(found.worse))
+            self._summary.accept = "\n".join(map(terminal, proposed(found.worse)))
         return True
 
     def _accepted_by_commits(self) -> Iterator[Acceptance]:

@@ -285,7 +285,9 @@ def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:
         functions = plural(len(left_out), "failing function")
         yield f"Left out for their size: {functions}, {names}. The log has them.\n"
     if run.accept:
-        yield f"To accept these changes, add this line to a commit message:\n\n    {run.accept}\n"
+        lines = run.accept.split("\n")
+        these = "this line" if len(lines) == 1 else "these lines, or some of them,"
+        yield "\n    ".join([f"To accept these changes, add {these} to a commit message:\n", *lines, ""])
     if update := Accepting.of_run(run).update_failing(run):
         yield f"To accept all of it: {_code(update)}\n"
 

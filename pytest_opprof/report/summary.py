@@ -39,7 +39,7 @@ class Summary:
     stale: list[str] = field(default_factory=list)
     """Baselines whose test or window is gone."""
     accept: str = ""
-    """The line of a commit message that accepts the changes that failed the run."""
+    """The lines of a commit message that accept the changes that failed the run."""
     marked: bool = False
     """Whether any test was collected that is to be measured."""
     idle: int = 0
@@ -83,8 +83,10 @@ class Summary:
             yield from _worse(records)
         yield from self.lines
         if self.accept:
-            yield "To accept these changes, add this line to a commit message (git commit --allow-empty makes one):"
-            yield f"  {self.accept}"
+            lines = self.accept.split("\n")
+            these = "this line" if len(lines) == 1 else "these lines, or some of them,"
+            yield f"To accept these changes, add {these} to a commit message (git commit --allow-empty makes one):"
+            yield from (f"  {line}" for line in lines)
         if self.stale and (verbosity >= 0 or settings.strict):
             stale = plural(len(self.stale), "stale baseline")
             yield f"{stale} (opprof baselines prune removes tests, --opprof-update windows):"

@@ -42,7 +42,7 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         all_of(run.commit for run in runs),
         min((run.started for run in runs if run.started), default=""),
         runs[0].rank if len(ranks) == 1 else None,
-        "\n    ".join(dict.fromkeys(run.accept for run in runs if run.accept)),  # must be lines of one Markdown block
+        "\n".join(dict.fromkeys(run.accept for run in runs if run.accept)),
         runs[0].pytest,
         any(run.python for run in runs),
         causes_of(tests),

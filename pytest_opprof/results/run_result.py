@@ -41,7 +41,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="The rank that measured this; null for a single process, or for all ranks together."),
     ] = None
     accept: Annotated[
-        str, Meta(description="The line of a commit message that accepts what failed the run; empty if none does.")
+        str, Meta(description="The lines of a commit message that accept what failed the run; empty if none do.")
     ] = ""
     pytest: Annotated[str, Meta(description="The command that starts pytest on all ranks.")] = "pytest"
     python: Annotated[bool, Meta(description="Whether --opprof-python asked for calls of Python functions.")] = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,6 +16,9 @@ TRAILER = "Opprof-Accept"
 _REASON_LENGTH = 200
 # A squash joins several messages into a list, so the trailer can stand in the middle.
 _LINE = re.compile(rf"^[ \t]*(?:[*-][ \t]+)?{TRAILER}:(.*(?:\n[ \t]+\S.*)*)", re.IGNORECASE | re.MULTILINE)
+_NAME = re.compile(r"[^\s\"'\\,]*\.py[^\s\"'\\,]*")
+_MOST_LINES = 8
+"""More lines than these are too many for a commit message."""
 _OP = re.compile(r"(.+?)(?:=(.*))?", re.DOTALL)
 
 
@@ -24,7 +28,7 @@ class Acceptance:
 
     commit: str
     tests: str
-    """A test id or a glob of ids; empty: all tests."""
+    """A test id, a function with all its parameters, or a glob of ids; empty: all tests."""
     ops: Mapping[str, int | None]
     """The number of extra calls that is accepted for each op; None: any change."""
     reason: str = ""
@@ -34,7 +38,8 @@ class Acceptance:
 
     def covers(self, test: str, row: Row) -> bool:
         """Return True if the trailer accepts the change of *row* in *test*."""
-        if self.tests and test != self.tests and not fnmatchcase(test, self.tests):
+        of_tests = self.tests in ("", test, test.partition("[")[0]) or fnmatchcase(test, self.tests)
+        if not of_tests:
             return False
         if row.accepted_as not in self.ops:
             return False
@@ -87,16 +92,32 @@ def accepted(acceptances: Iterable[Acceptance], test: str, diff: Diff) -> dict[s
     return {op: each for op, each in found.items() if each}
 
 
-def proposed(by_test: Mapping[str, Sequence[Row]]) -> str:
-    """Return the narrowest trailer that accepts all rows that got worse of the tests; empty if there are none."""
-    most: dict[str, int] = {}
-    for rows in by_test.values():
-        for row in rows:
-            most[row.accepted_as] = max(most.get(row.accepted_as, 0), row.more_calls)
-    if not most:
-        return ""
-    files = {test.partition("::")[0] for test in by_test}
-    tests = next(iter(by_test)) if len(by_test) == 1 else f"{min(files)}::*" if len(files) == 1 else ""
-    named = tests if ".py" in tests and not re.search(r"[\s\"'\\,]", tests) else ""
-    ops = ", ".join(shlex.quote(op) + (f"=+{more}" if more > 0 else "") for op, more in most.items())
-    return f"{TRAILER}: {named}{' ' if named else ''}{ops}"
+def proposed(by_test: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Return the narrowest trailers that accept all rows that got worse of the tests: a line for each function.
+
+    Many functions share a line by module, and many modules one line for all tests.
+    """
+    function_of = {test: test.partition("[")[0] for test in by_test}
+    only = Counter(function_of.values())
+    lines: list[str] = []
+    for level in (
+        {test: test if only[function] == 1 else function for test, function in function_of.items()},
+        {test: f"{test.partition('::')[0]}::*" for test in by_test},
+        dict.fromkeys(by_test, ""),
+    ):
+        most: dict[str, dict[str, int | None]] = {}
+        for test, rows in by_test.items():
+            # Quotes and commas would be read as more than one word.
+            named = next((name for name in (level[test], function_of[test]) if _NAME.fullmatch(name)), "")
+            ops = most.setdefault(named if level[test] else "", {})
+            for row in rows:
+                counts = row.is_op and not row.is_total
+                ops[row.accepted_as] = max(ops.get(row.accepted_as) or 0, row.more_calls) if counts else None
+        lines = [
+            f"{TRAILER}: {name}{' ' if name else ''}"
+            + ", ".join(shlex.quote(op) + ("" if more is None else f"=+{more}") for op, more in ops.items())
+            for name, ops in most.items()
+        ]
+        if len(lines) <= _MOST_LINES:
+            break
+    return lines
