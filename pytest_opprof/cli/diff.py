@@ -29,7 +29,7 @@ _WHAT = (
 )
 
 
-_SO_MAY_OPS = "so may ops and times, for no fault of the program"
+_SO_MAY_OPS = "ops and times may differ because of that, not because the program changed"
 
 
 def add(commands: Any) -> None:
@@ -207,13 +207,13 @@ class _OfProfiles:
         yield TextLine("")
         if max(side.rounds(self.arguments.test, self.arguments.window) for side in (self.base, self.now)) > 1:
             yield TextLine(
-                "calls are of the step with most, times of the fastest step, each row's own (--steps chooses some)"
+                "each op has the calls of the step with most, and the time of its fastest step (--steps chooses steps)"
             )
         top = 10 if self.arguments.top is None else self.arguments.top
         yield from table(self.window, top, every_op=top == 0, style=style, more="-t 0 shows them")
         yield TextLine(f"verdict: {self.diff.worst.word}")
         if self.diff.timing.base is None and self.diff.timing.now is None:
-            yield TextLine("(of calls: neither profile has times)")
+            yield TextLine("(the verdict is about calls: neither profile has times)")
 
     def is_worse(self) -> bool:
         """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""

@@ -69,8 +69,8 @@ def _of_one_process(base: Side, now: Side, pair: tuple[Kept, Kept], tolerances: 
         why = kept.without_times or f"the {side.kind} {'after' if old else 'before'} has no times"
         return unjudged(why, new, old)
     if old[0].rounds != new[0].rounds:
-        why = f"the fastest of {plural(old[0].rounds, 'step')} is not that of {new[0].rounds}"
-        return unjudged(f"{why}; --base-steps and --steps choose as many of each", new, old)
+        why = f"the fastest of {plural(old[0].rounds, 'step')} cannot be compared with the fastest of {new[0].rounds}"
+        return unjudged(f"{why}; choose equally many with --base-steps and --steps", new, old)
     return judge(old, new, Rule(tolerances, 1, 1, 1))
 
 

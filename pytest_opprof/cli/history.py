@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, unknown
 from ..escaping import terminal
-from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, style_of
+from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, style_of, terminal_width
 from ..units import plural
 from .opened import BaselineFolder, opened
 from .reading import Asked
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _WHAT = "show how the calls in baselines changed, commit by commit in git's log; uncommitted changes are not included"
 _TOP = 10
 _WIDTH = 40
-"""Characters of a line of bars, each for one commit or more."""
+"""The most characters of a line of bars, each for one commit or more; a fifth of a narrow terminal."""
 _BARS, _PLAIN = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 """The second for a terminal that has no such characters."""
 
@@ -150,10 +151,10 @@ def _ops(found: History, ops: Sequence[OpHistory], shown: Sequence[int]) -> Tabl
     columns = [
         Column("op", NAME),
         Column("calls", Kind(write=lambda calls: f"{calls[0]} -> {calls[1]}")),
-        Column(plural(len(shown), "commit")),
+        Column(plural(len(shown), "commit"), COUNT, spare=1),
         Column("biggest step", _SIGNED),
-        *([Column("by tests that came or went", _SIGNED_OR_NONE)] if arrives else []),
-        Column("tests", COUNT),
+        *([Column("by tests that came or went", _SIGNED_OR_NONE, spare=2)] if arrives else []),
+        Column("tests", COUNT, spare=2),
         *_COMMIT,
     ]
     rows = [
@@ -168,7 +169,7 @@ def _ops(found: History, ops: Sequence[OpHistory], shown: Sequence[int]) -> Tabl
         ]
         for op in ops
     ]
-    return Table(columns, rows)
+    return Table(columns, rows, elsewhere=_ELSEWHERE)
 
 
 def _steps(found: History, op: OpHistory) -> Table:
@@ -190,7 +191,7 @@ def _steps(found: History, op: OpHistory) -> Table:
         of_programs = [commit.name, op.totals[step.at], step.calls, step.arrived, tests]
         changed = (step.calls, step.arrived)
         rows.append([op.totals[step.at], changed, *_of_commit(commit), tests, *of_programs])
-    return Table(columns, rows)
+    return Table(columns, rows, elsewhere=_ELSEWHERE)
 
 
 def _of_commit(commit: Commit) -> list[str]:
@@ -213,7 +214,8 @@ def _signed(calls: int) -> str:
 _SIGNED, _SIGNED_OR_NONE = Kind(write=_signed), Kind(write=_signed, none="")
 _CHANGE = Kind(write=lambda pair: _changed(*pair), narrows="fold")
 _TESTS = Kind(write=_first, narrows="cut")
-_COMMIT = (Column("commit"), Column("day", COUNT), Column("subject", NAME))
+_COMMIT = (Column("commit", COUNT), Column("day", COUNT, spare=3), Column("subject", replace(NAME, least=16)))
+_ELSEWHERE = "-o FILE.html has all columns"
 
 
 def _sparkline(op: OpHistory, shown: Sequence[int]) -> str:
@@ -222,7 +224,7 @@ def _sparkline(op: OpHistory, shown: Sequence[int]) -> str:
     for at in shown:
         calls = op.totals.get(at, calls)
         line.append(calls)
-    width = min(_WIDTH, len(line))
+    width = min(_WIDTH, (terminal_width() or 5 * _WIDTH) // 5, len(line))
     ends = [len(line) * (number + 1) // width for number in range(width)]
     bars = [max(line[begin:end]) for begin, end in zip([0, *ends], ends)]
     low, high = min(bars), max(bars)

@@ -244,7 +244,7 @@ def _text(saved: SavedProfile, questions: Sequence[Question], style: Style, *, w
         lines, missing = query.answered(saved, question)
         yield from map(style.write, map(_selected, query.selection(saved, question)))
         if any(line.calls == 0 for line in lines):
-            yield "0 calls: a part of calls that are counted in another row"
+            yield "A row with 0 calls has a part of calls that another row counts."
         yield ""
         yield (
             style.text(listing.rows(lines, question.aggregate_by)) if lines else style.write(_nothing(saved, question))
@@ -279,5 +279,5 @@ def _ops(saved: SavedProfile, side: Side) -> list[str]:
 def _copy_line(time: query.CopyTime) -> str:
     if not time.calls or time.total_ns is None:
         return "copies: none"
-    launch = "" if time.launch_ns is None else f", of it {format_ns(time.launch_ns)} waiting and launching"
+    launch = "" if time.launch_ns is None else f", including {format_ns(time.launch_ns)} of waiting and launching"
     return f"copies: {time.calls}, {format_ns(time.total_ns)}, {format_ns(time.total_ns / time.calls)} each{launch}"

@@ -61,7 +61,7 @@ def ranks_table(ops: Mapping[str, Sequence[str]]) -> Table:
     for rank, calls in enumerate(zip(*ops.values())):
         columns.setdefault(calls, []).append(rank)
     headings = [Column("op", OP), *(Column(ranks_named(ranks)) for ranks in columns.values())]
-    return Table(headings, [[op, *calls] for op, calls in zip(ops, zip(*columns))])
+    return Table(headings, [[op, *calls] for op, calls in zip(ops, zip(*columns))], keys=1)
 
 
 def kernels(found: Sequence[KernelStats], top: int, style: Style = PLAIN) -> list[TextLine]:

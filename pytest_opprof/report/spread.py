@@ -53,15 +53,15 @@ def text(found: Spread, names: Sequence[int] | Sequence[str], side: str, top: in
     if not found.same_steps:
         yield "the ranks have different numbers of steps, so calls and times differ by that; --steps chooses the same"
     if found.calls:
-        yield f"calls differ between ranks, of {plural(len(found.calls), 'op')}:"
+        yield f"{plural(len(found.calls), 'op')} with other calls on some ranks:"
         yield from ("", style.text(_calls(found.calls[: top or None], ranks)))
         yield from (*(style.left_out(len(found.calls) - top, "op", _ALL) if top > 0 else ()), "")
     else:
-        yield "all ranks call the same ops, each as often"
+        yield "all ranks call the same ops, equally often"
     if found.times:
         yield (
-            f"{side} times that differ by more than {format_share(SHARE)} and {format_ns(FLOOR_NS)} between ranks, of"
-            f" {plural(len(found.times), 'op')}:"
+            f"{plural(len(found.times), 'op')} with {side} times that differ by more than {format_share(SHARE)} and"
+            f" {format_ns(FLOOR_NS)} between ranks:"
         )
         rows = [[row.op, *_between(row.between)] for row in found.times[: top or None]]
         yield from ("", style.text(Table([Column("op", NAME), *_between_columns(ranks, TIME)], rows)))
@@ -99,7 +99,7 @@ def _calls(rows: Sequence[OpCalls], ranks: _Ranks) -> Table:
     for rank, calls in enumerate(zip(*(row.calls for row in rows))):
         columns.setdefault(calls, []).append(rank)
     headings = [Column("op", NAME), *(Column(ranks.named(alike), COUNT) for alike in columns.values())]
-    return Table(headings, [[row.op, *calls] for row, calls in zip(rows, zip(*columns))])
+    return Table(headings, [[row.op, *calls] for row, calls in zip(rows, zip(*columns))], keys=1)
 
 
 def _who_waited(waits: Waits, ranks: _Ranks) -> str:

@@ -157,7 +157,8 @@ def test_what_is_not_compared_says_why(
 
 
 THE_ENVIRONMENTS_DIFFER = (
-    "the environments differ: fake 1, fake, async (x86_64) -> {}: so may ops and times, for no fault of the program\n"
+    "the environments differ: fake 1, fake, async (x86_64) -> {}: ops and times may differ because of that, not because"
+    " the program changed\n"
 )
 
 

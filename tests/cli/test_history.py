@@ -41,6 +41,21 @@ def test_a_row_says_which_commit_changed_an_op_most(made: Made, capsys: pytest.C
     assert second.split()[:4] == ["Add", "12", "->", "1200"]
 
 
+def test_a_narrow_terminal_has_a_shorter_line_of_bars_and_the_whole_name_of_the_commit(
+    made: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):
+        made.baselines(f"Change {number} of the attention of the decoder", many(4 if number < 30 else 8, number + 1))
+    folder = made.done()
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["history"]) == 0
+    *_, row, _, left_out = capsys.readouterr().out.splitlines()
+    assert row.split()[:6] == ["Cast", "48", "->", "96", "▁" * 8 + "█" * 8, "+48"]
+    assert git(folder, "log", "-1", "--format=%H", "--grep=Change 30 ")[:9] in row
+    assert len(row) <= 80
+    assert left_out == "left out to fit in 80 characters: tests, day (-o FILE.html has all columns)"
+
+
 def test_one_test_and_one_op_with_each_commit(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
     for cast in (1, 2, 2, 5):
         made.baselines(f"Now {cast}", {"test_a": {"Cast": cast}, "test_a2": {"Cast": 7 * cast}})

@@ -486,14 +486,19 @@ class TestDiff:
         save("b.json", made(*untimed))
         code, out, err = run("diff", "b.json", "b.json")
         assert (code, err) == (0, "")
-        assert out.splitlines()[-2:] == ["verdict: ok", "(of calls: neither profile has times)"]
+        assert out.splitlines()[-2:] == ["verdict: ok", "(the verdict is about calls: neither profile has times)"]
         save("c.json", made(*untimed[:2], untimed[2]._replace(calls=7)))
         assert run("diff", "b.json", "c.json")[0] == 1
 
     @pytest.mark.parametrize(
         ("before", "after", "why"),
         [
-            (5, 3, "the fastest of 5 steps is not that of 3; --base-steps and --steps choose as many of each"),
+            (
+                5,
+                3,
+                "the fastest of 5 steps cannot be compared with the fastest of 3; choose equally many with --base-steps"
+                " and --steps",
+            ),
             (5, 0, "the profile after has no times"),
             (0, 3, "the profile before has no times"),
         ],
@@ -787,7 +792,7 @@ class TestWhatCannotBeSeen:
         save("b.json", made(RECORDS[0], RECORDS[0]._replace(step=1, calls=5), steps=("7", "8")))
         assert "in each of 2 steps, times in the fastest" in run("check", "b.json", "--budget", "Conv=5")[1]
         assert "in each of 2 steps" in run("check", "b.json", "--budget", "Conv=4")[1]
-        assert "calls are of the step with most" in run("diff", "b.json", "b.json")[1]
+        assert "each op has the calls of the step with most" in run("diff", "b.json", "b.json")[1]
 
 
 @pytest.mark.slow

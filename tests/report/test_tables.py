@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_opprof.report.op_table import ranks_table
 from pytest_opprof.report.tables import (
     BYTES,
     CALLS_CHANGE,
@@ -106,6 +107,15 @@ def test_a_table_with_keys_goes_on_in_another_table_below() -> None:
         "two     6 us",
     ]
     assert [line.tone for line in found if line.text.startswith("one")] == ["worse", "worse"]
+
+
+def test_ranks_without_room_are_in_a_table_below() -> None:
+    calls = [str(10 + rank) for rank in range(16)]
+    found = lines(ranks_table({"Cast": calls}), 80)
+    assert max(map(len, found)) <= 80
+    rows = [row.split() for row in found if row.startswith("Cast")]
+    assert [len(row) for row in rows] == [10, 8]
+    assert [*rows[0][1:], *rows[1][1:]] == calls
 
 
 def test_a_name_keeps_30_characters_before_columns_are_left_out() -> None:

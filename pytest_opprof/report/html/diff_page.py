@@ -120,8 +120,8 @@ def _counted(rows: Sequence[Row], sense: Sense) -> str:
     ops = Counter(_HOW.get(row.verdict, row.verdict.value) for row in rows if row.is_op)
     how = ", ".join(f"{number} {word}" for word, number in ops.items()) if len(ops) > 1 else "".join(ops)
     found = [plural(ops.total(), "op")] if ops else []
-    found += [row.title for row in rows if not row.is_op]
-    return f"{', '.join(found)} {'is' if len(rows) == 1 else 'are'} {sense}" + (f" ({how})" if how else "")
+    found += [row.title.strip("()") for row in rows if not row.is_op]
+    return f"{' and '.join(found)} {'is' if len(rows) == 1 else 'are'} {sense}" + (f" ({how})" if how else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,14 @@ def test_the_table_has_the_order_of_the_terminal_whatever_was_measured() -> None
         assert "The worst: Add, 1 → 9 calls." in page.text
 
 
+def test_memory_stands_beside_the_ops_in_the_sentence_about_all() -> None:
+    base, now = {"Mul": OpCounts(Range(2))}, {"Mul": OpCounts(Range(1))}
+    facts = {"peak_memory": Range(1 << 30)}, {"peak_memory": Range(1 << 20)}
+    diff = compare((base, facts[0]), (now, facts[1]), TimingVerdict(Verdict.OK), STORED)
+    page = Page(diff_page.html(BASE, NOW, diff))
+    assert "no op is worse, 1 op and peak memory are better (with fewer calls)." in page.text
+
+
 def test_the_page_says_whether_the_whole_was_judged() -> None:
     calls = {"Mul": OpCounts(Range(1))}
     timing = TimingVerdict(Verdict.OK, "", Times(1_000_000, {}), Times(1_050_000, {}))

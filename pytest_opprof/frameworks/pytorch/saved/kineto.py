@@ -230,7 +230,7 @@ def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedK
     if requests := sum(each.calls for each in kernels if each.launched_by == UNLINKED and each.name.endswith(_REQUEST)):
         yield f"copies of MTIA that do not tell which op asked for them: {requests}, listed as {UNLINKED}"
     if unlinked := unlinked - requests:
-        outside = f"; those launched before it are in the step {OUTSIDE!r}" if launches.outside else ""
+        outside = f"; activities launched before it are in the step {OUTSIDE!r}" if launches.outside else ""
         yield (
             f"{unlinked} of {len(events.activities)} device activities were launched outside of the"
             f" recording: they have no op, and are listed as {UNLINKED}{outside}"
