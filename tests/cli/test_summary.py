@@ -212,7 +212,7 @@ def test_with_workers_it_is_appended_once(pytester: pytest.Pytester, suite: Call
     said = (pytester.path / "s.md").read_text(encoding="utf-8")
     assert (
         said
-        == "## opprof: none of 4 tests exceeds its budget or baseline\n\n4 within their budget and without baseline.\n"
+        == "## opprof: none of 4 tests exceeds its budget or baseline\n\nTests: 4 within their budget and without baseline.\n"
     )
 
 
