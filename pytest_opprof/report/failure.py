@@ -54,11 +54,12 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
         lines.append(
             TextLine(style.write(f"  (the same cause as {shown.like}, which shows ops and lines; {shown.more})"))
         )
-    for window in () if shown.like else broken:
-        lines += [TextLine(""), *style.lines(ranks_table(window.ranks_differ))] if window.ranks_differ else []
-        lines += [TextLine(""), *table(window, shown.top, every_op=shown.every_op, style=style, more=shown.more)]
-        asked = where(window, every_line=shown.every_op, more=shown.more)
-        lines += [TextLine(style.write(text), tone) for text, tone in asked]
+    for window in broken:
+        if not shown.like:
+            lines += [TextLine(""), *style.lines(ranks_table(window.ranks_differ))] if window.ranks_differ else []
+            lines += [TextLine(""), *table(window, shown.top, every_op=shown.every_op, style=style, more=shown.more)]
+            asked = where(window, every_line=shown.every_op, more=shown.more)
+            lines += [TextLine(style.write(text), tone) for text, tone in asked]
         lacks = f" (not in it: {window.trace_lacks})" if window.trace_lacks else ""
         if window.trace:
             lines += [TextLine(""), TextLine(style.write(f"timeline: {open_trace(window.trace)}{lacks}"))]

@@ -112,6 +112,6 @@ def test_a_comparison_of_runs_is_the_page_of_a_run(
     suite("--opprof", "--opprof-json=now.json")
     assert main(["diff", "base.json", "now.json", "-o", "d.html"]) == 1
     page = read(pytester.path / "d.html")
-    assert page.text.startswith("2 of 2 tests exceed their budget or baseline compared with base.json")
+    assert page.text.startswith("2 of 2 tests exceed their budget or base compared with base.json")
     assert page.tables["changes"][1][:4] == ["Cast", "▲ more calls", "2", "+3"]
     assert "test_m.py::test_a[0]" not in page.text or "only in" in page.text

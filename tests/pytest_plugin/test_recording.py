@@ -135,7 +135,7 @@ def test_an_update_records_in_so_many_processes_and_says_so(pytester: pytest.Pyt
             "opprof: measuring 2 tests in process 3 of 3",
             "baselines of 2 tests: 2 new, 0 changed, 0 unchanged",
             "  wrote *test_m.py.json",
-            "times of 1 test were recorded",
+            "times of * recorded",  # of test_counted, too, if it took long on a busy machine
             "  wrote *test_m.py.times.json",
         ]
     )
