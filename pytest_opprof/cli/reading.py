@@ -103,7 +103,10 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 def add_on(parser: argparse.ArgumentParser) -> None:
     """Add the option that says who reads the profiles."""
     parser.add_argument(
-        "--on", metavar="dask://HOST:PORT", help="read on the workers of a Dask cluster, one task per rank"
+        "--on",
+        metavar="CLUSTER",
+        help="read on the workers of a Dask or Ray cluster (dask://HOST:PORT, ray://HOST:PORT, ray://auto), one task"
+        " per rank",
     )
 
 
@@ -159,19 +162,19 @@ def _readable(found: formats.Found, how: How, *, skips: bool) -> SavedProfile | 
 def _read_on(path: Path | Url, asked: Asked) -> tuple[list[formats.Found], list[SavedProfile | TraceError]]:
     """Let a cluster read the profiles in *path*. Raises UsageError and TraceError."""
     # Imported here: without --on nobody needs it.
-    from . import dask_cluster
+    from . import cluster
 
     on = asked.on or ""
-    dask_cluster.check(on)
+    cluster.check(on)
     if isinstance(path, Url):
         if asked.stage or asked.model:
             raise UsageError(f"--on {on}: of a URL, takes neither --stage nor --model")
-        of_files = dask_cluster.read_urls(on, path, asked.source, asked.rank, asked.how)
+        of_files = cluster.read_urls(on, path, asked.source, asked.rank, asked.how)
         found = _chosen([each for each, _ in of_files], path, asked.rank)
         return found, [next(saved for each, saved in of_files if each is chosen) for chosen in found]
     with _guarded(path):
         found = _chosen(formats.find(Place(path), asked.source, asked.stage), path, asked.rank)
-    return found, dask_cluster.read(on, found, asked.how)
+    return found, cluster.read(on, found, asked.how)
 
 
 def _read_in_parallel(found: Sequence[formats.Found], how: How, *, skips: bool) -> list[SavedProfile | TraceError]:

@@ -135,13 +135,15 @@ def test_a_rank_that_cannot_be_read_is_named_and_with_partial_the_others_are_sho
 
 def test_what_is_no_cluster_is_one_line(ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     needed("distributed")
-    from pytest_opprof.cli import dask_cluster
+    from pytest_opprof.cli import cluster
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dask_cluster, "_PATIENCE_S", 0.1)
+        patch.setattr(cluster, "_PATIENCE_S", 0.1)
         said = err(capsys, "show", ranks, "--rank=all", "--on=dask://127.0.0.1:1")
     assert said.startswith("opprof: --on dask://127.0.0.1:1: there is no Dask scheduler: ")
-    assert err(capsys, "show", ranks, "--on=ray://x").startswith("opprof: --on ray://x: name the scheduler of a Dask")
+    assert err(capsys, "show", ranks, "--on=spark://x").startswith(
+        "opprof: --on spark://x: name a cluster of Dask (dask:"
+    )
 
 
 def test_a_folder_that_workers_do_not_see_is_said(

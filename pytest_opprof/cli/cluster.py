@@ -1,20 +1,22 @@
-"""``--on dask://HOST:PORT``: the workers of a Dask cluster read the profiles, one task a rank.
+"""``--on dask://HOST:PORT``, ``--on ray://HOST:PORT``: the workers of a cluster read the profiles, one task a rank.
 
-A task returns sums by op: some kilobytes, where a trace has megabytes. Dask runs the tasks of a killed worker on
-another one; this module only says which tasks there are.
+A task returns sums by op: some kilobytes, where a trace has megabytes. Dask and Ray run the tasks of a killed worker
+on another one; this module only says which tasks there are.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from .. import __version__
 from ..errors import OpprofError, TraceError, UsageError
@@ -29,9 +31,11 @@ How = tuple[bool, bool, "Path | None"]
 Read = tuple[formats.Found, "SavedProfile | TraceError"]
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
-_SCHEME = "dask://"
+_DASK, _RAY = "dask://", "ray://"
 _PATIENCE_S = 30
-"""How long to wait for the scheduler, and for its first worker."""
+"""How long to wait for a scheduler, and for its first worker."""
+_TRIES = 4
+"""Ray gives a task up that ended so many workers, as Dask does by default."""
 _ONE_FILE = {"opprof", "torch", "onnxruntime", "nsys", "jax", "jax_xplane"}
 """Formats of which a file by itself is a profile, whatever lies beside it."""
 _one_at_a_time = threading.Lock()
@@ -118,11 +122,11 @@ def _read(found: formats.Found, how: How) -> SavedProfile | TraceError:
 
 def _mapped(address: str, work: Callable[..., _Value], items: Sequence[_Item], what: Any) -> list[_Value]:
     """Return the result of each item, in their order; say on a terminal how many are done."""
-    with _client(address) as client:
-        futures = client.map(_versioned, [(work, item, what) for item in items], pure=False)
+    connected = _dask if address.startswith(_DASK) else _ray
+    with connected(address) as submit:
         done: list[_Value] = []
         try:
-            for item, future in zip(items, futures):
+            for item, future in zip(items, submit([(work, item, what) for item in items])):
                 try:
                     version, value = future.result()
                 except Exception as error:
@@ -135,32 +139,36 @@ def _mapped(address: str, work: Callable[..., _Value], items: Sequence[_Item], w
                 if sys.stderr.isatty():
                     print(f"\ropprof: read {len(done)} of {len(items)}", end="", file=sys.stderr, flush=True)
         finally:
-            client.cancel(futures)
             if done and sys.stderr.isatty():
                 print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         return done
 
 
 def check(address: str) -> None:
-    """Raise UsageError for an address that is none of a Dask cluster."""
-    if not address.startswith(_SCHEME) or not address[len(_SCHEME) :]:
-        raise UsageError(f"--on {address}: name the scheduler of a Dask cluster, such as dask://127.0.0.1:8786")
+    """Raise UsageError for an address that is none of a cluster."""
+    if not any(address.startswith(scheme) and address[len(scheme) :] for scheme in (_DASK, _RAY)):
+        raise UsageError(
+            f"--on {address}: name a cluster of Dask (dask://127.0.0.1:8786) or Ray (ray://127.0.0.1:10001, or"
+            " ray://auto on one of its machines)"
+        )
 
 
-def _versioned(job: tuple[Callable[..., _Value], Any, Any]) -> tuple[str, _Value]:
+_Job = tuple[Callable[..., Any], Any, Any]
+_Submit = Callable[[Sequence[_Job]], Sequence[Any]]
+"""Starts a task for each job, and returns their futures."""
+
+
+def _versioned(job: _Job) -> tuple[str, Any]:
     work, item, what = job
     return __version__, work(item, what)
 
 
 @contextmanager
-def _client(address: str) -> Iterator[Any]:
-    """Connect to the scheduler. Raises UsageError where there is none, or it has no worker."""
+def _dask(address: str) -> Iterator[_Submit]:
+    """Connect to Dask's scheduler. Raises UsageError where there is none, or it has no worker."""
+    distributed = _imported("distributed", "Dask", "dask", address)
     try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise UsageError(f"--on {address}: needs Dask: pip install 'pytest-opprof[dask]'") from None
-    try:
-        client = distributed.Client(f"tcp://{address[len(_SCHEME) :]}", timeout=_PATIENCE_S, set_as_default=False)
+        client = distributed.Client(f"tcp://{address[len(_DASK) :]}", timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"--on {address}: there is no Dask scheduler: {_said(error)}") from None
     with client:
@@ -168,8 +176,48 @@ def _client(address: str) -> Iterator[Any]:
             client.wait_for_workers(1, timeout=_PATIENCE_S)
         except TimeoutError:
             raise UsageError(f"--on {address}: the cluster has no worker; start some: dask worker HOST:PORT") from None
-        yield client
+        futures: list[Any] = []
+
+        def submit(jobs: Sequence[_Job]) -> Sequence[Any]:
+            futures.extend(client.map(_versioned, jobs, pure=False))
+            return futures
+
+        try:
+            yield submit
+        finally:
+            client.cancel(futures)
+
+
+@contextmanager
+def _ray(address: str) -> Iterator[_Submit]:
+    """Connect to a Ray cluster. Raises UsageError where there is none, or it has no CPU."""
+    ray = _imported("ray", "Ray", "ray", address)
+    where = "auto" if address == f"{_RAY}auto" else address
+    # Ray tries for over five minutes where nothing listens.
+    server = urlsplit(address if where != "auto" else f"{_RAY}{os.environ.get('RAY_ADDRESS', '')}")
+    try:
+        if server.port:
+            socket.create_connection((server.hostname, server.port), _PATIENCE_S).close()
+        ray.init(where, log_to_driver=False, logging_level="error", configure_logging=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"--on {address}: there is no Ray cluster: {_said(error)}") from None
+    try:
+        if ray.cluster_resources().get("CPU", 0) < 1:
+            raise UsageError(f"--on {address}: the cluster has no CPU; start a worker: ray start --address=HOST:PORT")
+        task = ray.remote(_versioned).options(max_retries=_TRIES - 1)
+        with redirect_stdout(sys.stderr):  # on which Ray says that a worker died
+            yield lambda jobs: [task.remote(job).future() for job in jobs]
+    finally:
+        ray.shutdown()  # ends its tasks
+
+
+def _imported(module: str, name: str, extra: str, address: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UsageError(f"--on {address}: needs {name}: pip install 'pytest-opprof[{extra}]'") from None
 
 
 def _said(error: BaseException) -> str:
+    error = getattr(error, "cause", None) or error  # Ray's own has the worker's traceback
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
