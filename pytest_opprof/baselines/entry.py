@@ -45,9 +45,9 @@ class WindowBaseline:
     coarse: Mapping[str, Coarse] = field(default_factory=dict)
     """By machine and Python (`identity.with_python`): the coarse time of a round."""
     warm: Done | None = None
-    """The differences in a later run of the same process; None if there are none, or in a measurement, if it has no
-    such run. The work of a first use in a process (an import, a cache, a
-    library's set-up) is that of whichever test comes first."""
+    """The differences in a later run of the same process; None if there are none, or in a measurement without such a
+    run. The work of a first use in a process (an import, a cache, a library's set-up) is that of whichever test comes
+    first."""
     alone: Done | None = None
     """The differences in a process that runs no other test; None if that was not measured."""
 

@@ -55,24 +55,24 @@ def concluded(
         table=[line for window in windows for line in _tables(window, plan.top, style)] if verbosity > 1 else [],
     )
     record.accept = [step.text for step in Accepting.of_settings(settings).steps_of(record)]
-    message, why = _failure(test, by_title, plan, settings, verbosity, first)
+    message, why = _failure(record, by_title, plan, settings, verbosity, first)
     if settings.report_only:
         return structs.replace(record, reported="\n".join(line.text for line in message)), [], ""
     return record, message, why
 
 
 def _failure(
-    test: str,
+    record: TestRecord,
     by_title: Mapping[str, JudgedWindow],
     plan: TestPlan,
     settings: Settings,
     verbosity: int,
     first: dict[object, str],
 ) -> tuple[list[TextLine], str]:
-    """Return the failure message of *test* and its cause in a few words; both empty if it passes."""
-    windows, accepting = list(by_title.values()), Accepting.of_settings(settings)
+    """Return the failure message of a test and its cause in a few words; both empty if it passes."""
+    test, windows, accepting = record.id, list(by_title.values()), Accepting.of_settings(settings)
     if any(window.findings for window in windows):
-        like = first.setdefault(_causes(test, windows), test) if verbosity <= 0 else test
+        like = first.setdefault(_causes(record), test) if verbosity <= 0 else test
         shown = Shown(
             top=plan.top,
             every_op=verbosity > 0,
@@ -96,14 +96,14 @@ def _failure(
     return [], ""
 
 
-def _causes(test: str, windows: Sequence[JudgedWindow]) -> object:
+def _causes(record: TestRecord) -> object:
     """Return a key that is equal for tests that fail for the same lines, with the same consequences; where lines are
     unknown, of one function.
     """
-    function = test.partition("[")[0]
+    function = record.id.partition("[")[0]
     found = set[tuple[object, ...]]()
-    for window in windows:
-        for each in window.told:
+    for window in record.windows:
+        for each in window.findings:
             below = (each.text if each.rule == Verdict.WIDER.value else "") if each.adds else each.line or function
             found.add((window.name, each.rule, each.op, each.ops, below))
     return frozenset(found)

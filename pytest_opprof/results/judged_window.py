@@ -374,32 +374,27 @@ def _with_facts(findings: Sequence[Finding]) -> list[Finding]:
     and the ops recorded for backward below the op of the same line.
     """
     told = [*findings]
-    for leader in [each for each in findings if not each.adds and each.op not in WITH_LINES]:
-        is_leak = (leader.op or leader.rule) == "left_behind"
-        followers = [
-            each
-            for each in told
-            if not each.adds
-            and (
-                (is_leak and (each.op or each.rule) in _HELD)
-                or (leader.line and each.line == leader.line and each.op in WITH_LINES)
-            )
-        ]
-        told = [each for each in told if each not in followers]
+    causes = [each for each in findings if not each.adds]
+    for fact in causes:
+        leader = next((each for each in causes if _is_of(fact, each)), None)
+        if leader is None:
+            continue
+        told.remove(fact)
         at = told.index(leader) + 1
         while at < len(told) and told[at].adds:
             at += 1
-        told[at:at] = [
-            structs.replace(
-                each,
-                text=f"  {each.text.removesuffix(_at_line(each.line))}",
-                short="",
-                line=None,
-                over_budget=each.breaks_budget,
-            )
-            for each in followers
-        ]
+        text = f"  {fact.text.removesuffix(_at_line(fact.line))}"
+        told.insert(at, structs.replace(fact, text=text, short="", line=None, over_budget=fact.breaks_budget))
     return told
+
+
+def _is_of(fact: Finding, leader: Finding) -> bool:
+    """Return True if a fact follows from another finding, which is no such fact itself."""
+    name, of = (each.op or each.rule for each in (fact, leader))
+    if of in (*_HELD, *WITH_LINES):
+        return False
+    same_line = fact.line is not None and fact.line == leader.line
+    return (name in _HELD and of == "left_behind") or (fact.op in WITH_LINES and same_line)
 
 
 def _at(finding: Finding, line: SourceLine | None) -> Finding:

@@ -38,10 +38,8 @@ class Acceptance:
 
     def covers(self, test: str, row: Row) -> bool:
         """Return True if the trailer accepts the change of *row* in *test*."""
-        of_tests = self.tests in ("", test, test.partition("[")[0]) or fnmatchcase(test, self.tests)
-        if not of_tests:
-            return False
-        if row.accepted_as not in self.ops:
+        is_named = self.tests in ("", test, test.partition("[")[0])
+        if row.accepted_as not in self.ops or not (is_named or fnmatchcase(test, self.tests)):
             return False
         more = self.ops[row.accepted_as]
         return more is None or row.more_calls <= more
@@ -108,8 +106,8 @@ def proposed(by_test: Mapping[str, Sequence[Row]]) -> list[str]:
         most: dict[str, dict[str, int | None]] = {}
         for test, rows in by_test.items():
             # Quotes and commas would be read as more than one word.
-            named = next((name for name in (level[test], function_of[test]) if _NAME.fullmatch(name)), "")
-            ops = most.setdefault(named if level[test] else "", {})
+            names = (level[test], function_of[test], "")
+            ops = most.setdefault(next(name for name in names if not name or _NAME.fullmatch(name)), {})
             for row in rows:
                 counts = row.is_op and not row.is_total
                 ops[row.accepted_as] = max(ops.get(row.accepted_as) or 0, row.more_calls) if counts else None

@@ -179,3 +179,15 @@ def test_improvements_beside_a_finding_are_left_to_its_table() -> None:
 
     assert remarks({**better, "Add": OpCounts(Range(1))}) == ["Add: 1 call (baseline: 2)"]
     assert remarks({**worse, "Add": OpCounts(Range(1))}) == []
+
+
+def test_memory_that_follows_its_leak_in_the_order_of_findings_stands_below_it_too() -> None:
+    leak = Broken("left_behind", None, "left_behind", "left behind by each call: 2", "0", "left behind 2, budget 0")
+    held = Broken(
+        "held_memory", None, "held_memory", "memory held at the end: 16 KiB", "0 B", "held 16 KiB, budget 0 B"
+    )
+    told = JudgedWindow(WindowNumbers.of("body", profile_of([("Add", 1000)])), [leak, held]).told
+    assert [(str(each), each.adds) for each in told] == [
+        ("left behind by each call: 2 (budget: 0)", False),
+        ("  memory held at the end: 16 KiB (budget: 0 B)", True),
+    ]
