@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -198,7 +200,11 @@ def _ray(address: str) -> Iterator[_Submit]:
     try:
         if server.port:
             socket.create_connection((server.hostname, server.port), _PATIENCE_S).close()
-        ray.init(where, log_to_driver=False, logging_level="error", configure_logging=False)
+        start = partial(ray.init, where, log_to_driver=False, logging_level="error", configure_logging=False)
+        try:
+            start()
+        except ConnectionAbortedError:
+            start()  # Ray starts a server for each client; on a busy machine one was seen to end at its start
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"--on {address}: there is no Ray cluster: {_said(error)}") from None
     try:
@@ -220,4 +226,6 @@ def _imported(module: str, name: str, extra: str, address: str) -> Any:
 
 def _said(error: BaseException) -> str:
     error = getattr(error, "cause", None) or error  # Ray's own has the worker's traceback
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    # Ray's client has the traceback of its server: its last line says it.
+    text = re.sub(r"Traceback \(most recent call last\):.*\n(?=\w+: )", "", str(error).strip(), flags=re.DOTALL)
+    return f"{type(error).__name__}: {' '.join(text.split())[:300]}"

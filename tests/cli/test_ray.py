@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
@@ -22,6 +23,15 @@ from .test_remote import err, needed, out
 __all__ = ["ranks"]
 pytestmark = [pytest.mark.remote, pytest.mark.processes, pytest.mark.slow]
 PATIENCE_S = 120
+ABORTED = ConnectionAbortedError(
+    """Initialization failure from server:
+Traceback (most recent call last):
+  File "ray/util/client/server/proxier.py", line 772, in Datapath
+    raise RuntimeError(
+RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err for detailed logs.
+"""
+)
+"""As Ray said it once on a busy machine."""
 
 
 def free_ports(number: int) -> list[int]:
@@ -43,13 +53,19 @@ def cluster() -> Iterator[tuple[int, int]]:
         command = [f"{sysconfig.get_path('scripts')}/ray", "start", "--head", "--block", "--num-cpus=2"]
         command += [f"--port={own}", f"--ray-client-server-port={client}", f"--dashboard-agent-listen-port={agent}"]
         command += ["--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}/t"]
-        server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        # Coverage in each of Ray's dozen processes would double the time until they are there.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS_")}
+        server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
         try:
             begin = monotonic()
             while not all(map(listens, (own, client))):
                 assert server.poll() is None, Path(log.name).read_text()
                 assert monotonic() - begin < PATIENCE_S, Path(log.name).read_text()
             yield own, client
+        except AssertionError:
+            for path in Path(folder).glob("t/session_latest/logs/ray_client_server*"):
+                print(path.name, path.read_text(errors="replace"), sep=":\n")
+            raise
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             try:
@@ -110,7 +126,29 @@ def test_a_cluster_says_what_one_machine_says_with_its_client_and_with_a_worker_
             assert out(capsys, *words, "--on=ray://auto") == expected
         assert killed
         monkeypatch.delenv("RAY_ADDRESS")
+        failed = [ABORTED]
+        begin = importlib.import_module("ray").init
+        monkeypatch.setattr(
+            "ray.init", lambda *args, **kwargs: fail(failed.pop()) if failed else begin(*args, **kwargs)
+        )
         assert out(capsys, *words, f"--on=ray://127.0.0.1:{client}") == expected
+        assert not failed
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_a_server_that_ends_at_its_start_is_told_without_its_traceback(
+    ranks: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    monkeypatch.setattr("ray.init", lambda *_, **__: fail(ABORTED))
+    assert err(capsys, "show", ranks, "--rank=all", "--on=ray://auto") == (
+        "opprof: --on ray://auto: there is no Ray cluster: ConnectionAbortedError: Initialization failure from server:"
+        " RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err for detailed logs.\n"
+    )
 
 
 def test_where_nothing_listens_is_one_line_at_once(

@@ -150,7 +150,7 @@ def tidied(text: str, folder: Path) -> str:
     text = re.sub(r" in \d+\.\d+s\b", " in 0.1s", text)
     text = re.sub(r"pytest-opprof \d[\w.+-]*", "pytest-opprof VERSION", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "DATE", text)
-    text = re.sub(r"(, async · ).*, \d+ cores?", r"\1MACHINE", text)
+    text = re.sub(r"(, async · | process on ).*, \d+ cores?", r"\1MACHINE", text)
     text = re.sub(r"(opprof_wall_seconds\{.*\}) [\d.e-]+", r"\1 0.1", text)
     return re.sub(r"(?m)[ \t]+$", "", text)
 
