@@ -269,8 +269,7 @@ class Judging:
         looks, why = self.looks.at(
             test, "ran more ops than its baseline; re-running it in a fresh process to confirm", 2, afresh
         )
-        where = "another process" if self.looks.is_second else "a fresh process"
-        judged = partial(with_looks, looks, why, where, test.plan.tolerances)
+        judged = partial(with_looks, looks, why, test.plan.tolerances)
         found = self._each(test, windows, lambda window: window.does_more, judged)
         asked = [now for before, now in zip(windows, found) if before.does_more]
         agrees = all(window.confirmed for window in asked)

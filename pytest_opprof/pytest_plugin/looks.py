@@ -104,12 +104,9 @@ class Looks:
 
 
 def with_looks(
-    looks: Sequence[Answer], why: str, where: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
+    looks: Sequence[Answer], why: str, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
 ) -> JudgedWindow:
-    """Return a window with extra work, updated by *looks* at it in another process; *why* there are none.
-
-    *where* is the name of that process in messages.
-    """
+    """Return a window with extra work, updated by *looks* at it in another process; *why* there are none."""
     window = _with_remarks(window, looks)
     found = [look.windows[window.name] for look in looks if window.name in look.windows]
     # Only the last look records leaks.
@@ -139,7 +136,7 @@ def with_looks(
     if varied:
         return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
     again = " the second time" if any(op in first for op in worse) else ""
-    return replace(window, confirmed=True, looked=f"confirmed in {where}{again}{_told(window.first_uses)}")
+    return replace(window, confirmed=True, looked=f"confirmed in a fresh process{again}{_told(window.first_uses)}")
 
 
 def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -> JudgedWindow:

@@ -173,7 +173,7 @@ def _total(window: JudgedWindow) -> list[str]:
     if any(window.numbers.communication_ns or ()):
         lines.append(f"communication (not included above): {format_ns(min(window.numbers.communication_ns or ()))}")
     if diff and diff.times:
-        lines.append(f"times are informational: {diff.times}")
+        lines.append(f"op times not judged: {diff.times}")
     if diff and diff.top_change:
         lines.append(diff.top_change)
     return lines

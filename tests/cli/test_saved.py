@@ -514,7 +514,7 @@ class TestDiff:
         code, out, err = run("diff", "b.json", "c.json")
         assert (code, why in err, " ok" in out) == (2, True, False)
         assert "verdict: not compared" in out.splitlines()
-        assert f"times are informational: {why}" in out.splitlines()
+        assert f"op times not judged: {why}" in out.splitlines()
         document = json.loads(run("diff", "b.json", "c.json", "--format", "json")[1])
         assert document["times_not_judged"] == why
         assert {document["verdict"], document["total"]["verdict"], *(row["verdict"] for row in document["rows"])} == {

@@ -134,8 +134,8 @@ def test_one_process_looks_at_the_tests_of_a_file_but_only_a_fresh_one_excuses(
         "opprof: test_m.py::test_a[0] ran more ops than its baseline; re-running it in a fresh process to confirm",
         f"opprof: {of_others} ran more ops than its baseline; re-running it in a fresh process to confirm",
         "  (confirmed in a fresh process)",
-        "  (confirmed in another process)",
-        "  (confirmed in another process)",
+        "  (confirmed in a fresh process)",
+        "  (confirmed in a fresh process)",
     ]
     excused = f"{of_others}: Log: 1 call (baseline: 0); but *, so the difference comes from tests that ran before"
     result.stdout.fnmatch_lines([excused])

@@ -216,7 +216,7 @@ def test_what_makes_more_calls_is_not_looked_at_again_nor_called_slower(
     model(pytester, 200, more="    fake.launch('MatMul', device_ns=200_000)\n")
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  MatMul: 2 calls (baseline: 1)", "times are informational: its calls changed"])
+    result.stdout.fnmatch_lines(["  MatMul: 2 calls (baseline: 1)", "op times not judged: its calls changed"])
     result.stdout.no_fnmatch_line("*limit 25%*")
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 0 ok, 1 with more calls, no times judged"])
 
@@ -384,7 +384,7 @@ def test_times_of_fewer_than_ten_rounds_are_shown_and_not_judged(pytester: pytes
     result.stdout.fnmatch_lines(
         [
             "MatMul *900 us",
-            "times are informational: 9 of 10 rounds measured",
+            "op times not judged: 9 of 10 rounds measured",
             "opprof: 1 test measured, 1 ok, no times judged",
         ]
     )

@@ -144,7 +144,7 @@ def test_windows_that_broke_nothing_are_left_out_of_a_failure() -> None:
 
 def test_times_that_were_not_judged_say_why() -> None:
     text = "\n".join(op_lines(report(BASE, BASE), 5, every_op=True))
-    assert "times are informational: 1 of 10 rounds measured" in text
+    assert "op times not judged: 1 of 10 rounds measured" in text
 
 
 def verdicts(window: JudgedWindow) -> dict[str, str]:
@@ -292,4 +292,4 @@ def test_times_that_are_not_judged_stand_alone_without_a_change() -> None:
     assert header.split("  ")[-1] == "verdict"
     assert "change" not in header
     assert row.split() == ["Add", "1", "21.4", "us"]
-    assert (total, why) == ("total device time: 21.4 us", "times are informational: 1 of 10 rounds measured")
+    assert (total, why) == ("total device time: 21.4 us", "op times not judged: 1 of 10 rounds measured")
