@@ -11,7 +11,7 @@ from ..profile.range import Range
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, plural
-from ..verdict.changed import calls_vary, split
+from ..verdict.changed import became, calls_vary, split
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import OVER_BUDGET
 from ..verdict.quantities import as_a_whole
@@ -118,8 +118,11 @@ def _measured(window: JudgedWindow) -> tuple[Table, list[bool]]:
     return Table(columns, rows, ["worse" if is_over else "neither" for is_over in told]), told
 
 
-def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) -> Table:
-    """Return the table of *rows* of a window and its base; *over* are the ops over their budget."""
+def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = (), allowed: Collection[str] = ()) -> Table:
+    """Return the table of *rows* of a window and its base; *over* are the ops over their budget.
+
+    *allowed* are the rows (`Row.accepted_as`) that a commit accepts.
+    """
     has_work, is_timed = any(row.work.text for row in diff.rows), diff.total.base_ns is not None
     columns = [Column("op", OP), Column("calls (base -> now)", CALLS_CHANGE)]
     columns += [Column("work (base -> now)", SHORT_WORDS, spare=2)] if has_work else []
@@ -132,7 +135,7 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) 
             row.calls if row.is_op else None,
             *([row.changed_work or (row.now.told if row.now else "")] if has_work else []),
             *([(row.base_ns, row.now_ns), row.change] if is_timed else [row.now_ns]),
-            _said(row, is_over=row.op in over),
+            _said(row, is_over=row.op in over, accepted=row.accepted_as in allowed),
             row.op,
             *(calls and calls.most for calls in row.calls),
             row.base_ns,
@@ -141,7 +144,9 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = ()) 
         ]
         for row in rows
     ]
-    senses: list[Sense] = ["worse" if row.op in over else row.verdict.sense for row in rows]
+    senses: list[Sense] = [
+        "worse" if row.op in over else "neither" if row.accepted_as in allowed else row.verdict.sense for row in rows
+    ]
     return Table(columns, cells, senses, elsewhere="a wider terminal shows all columns")
 
 
@@ -149,13 +154,13 @@ def _compared(window: JudgedWindow, diff: Diff) -> tuple[Table, list[bool]]:
     """Return the table of a window and its base, and of which ops there is a change or a broken limit to tell."""
     over = {finding.op for finding in window.budget}
     rows = [row for row in diff.rows if not row.is_told_as_a_whole]
-    rows.sort(key=lambda row: row.op not in over)
-    return changes(diff, rows, over), [row.op in over or row.verdict.is_change for row in rows]
+    rows.sort(key=lambda row: (row.op not in over, row.accepted_as in window.allowed))
+    return changes(diff, rows, over, window.allowed), [row.op in over or row.verdict.is_change for row in rows]
 
 
-def _said(row: Row, *, is_over: bool) -> str:
-    became = row.word if row.verdict.is_change else row.why
-    said = ", ".join(filter(None, [OVER_BUDGET if is_over else "", became]))
+def _said(row: Row, *, is_over: bool, accepted: bool) -> str:
+    change = became(row.word, accepted=accepted) if row.verdict.is_change else row.why
+    said = ", ".join(filter(None, [OVER_BUDGET if is_over else "", change]))
     return said or (Verdict.OK.value if row.verdict is Verdict.OK else "")
 
 

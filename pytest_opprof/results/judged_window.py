@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -350,9 +350,9 @@ class JudgedWindow:
             )
             if self.diff
             else (),
-            rows=tuple(map(_row, self.diff.rows)) if self.diff else (),
+            rows=tuple(_row(row, self.allowed) for row in self.diff.rows) if self.diff else (),
             grown=self.grown,
-            whole=_row(self.diff.total) if self.diff else None,
+            whole=_row(self.diff.total, self.allowed) if self.diff else None,
             is_wall=self.diff is not None and self.diff.wall,
             limits=tuple(self.limits),
             times_changed=self.diff is not None and self.diff.times_changed,
@@ -434,5 +434,6 @@ def _amounts_of(row: Row | None) -> Iterator[Amount]:
             yield by
 
 
-def _row(row: Row) -> RowResult:
-    return RowResult(row.op, row.verdict, *row.calls, row.base_ns, row.now_ns, row.changed_work)
+def _row(row: Row, allowed: Collection[str]) -> RowResult:
+    accepted = row.accepted_as in allowed
+    return RowResult(row.op, row.verdict, *row.calls, row.base_ns, row.now_ns, row.changed_work, accepted)

@@ -73,6 +73,11 @@ class Changed:
         return round(self.more_calls * self.base_ns / base) if base and self.base_ns else self.change_ns
 
 
+def became(word: str, *, accepted: bool) -> str:
+    """Return the *word* for a change, and whether a commit accepts it."""
+    return f"{word}, accepted" if accepted else word
+
+
 def calls_vary(rows: Iterable[Changed]) -> bool:
     """Return True if calls of an op differ between rounds, so that no single number belongs to the fastest round."""
     return any(calls.least != calls.most for row in rows for calls in row.calls if calls)

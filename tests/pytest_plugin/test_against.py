@@ -578,6 +578,15 @@ def test_a_change_that_a_commit_accepts_passes_and_one_call_more_fails(repositor
     told = f"Cast: 1 call (base: 0); Opprof-Accept in {commit} (bfloat16 is faster)"
     assert all(told in (repository.path / name).read_text() for name in ("run.json", "run.html", "s.md"))
 
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')", "fake.launch('Sub')")
+    again = run(repository, *arguments)
+    again.assert_outcomes(failed=1)
+    again.stdout.re_match_lines([r"Sub +0 -> 1 .* new$", r"Cast +0 -> 1 .* new, accepted$"])
+    rows = json.loads((repository.path / "run.json").read_bytes())["tests"][0]["windows"][0]["rows"]
+    assert {row["op"]: row.get("accepted", False) for row in rows}.items() >= {"Sub": False, "Cast": True}.items()
+    assert "new, accepted" in (repository.path / "run.html").read_text()
+    assert "new, accepted" in (repository.path / "s.md").read_text()
+
     model(repository, "fake.launch('MatMul')", "fake.launch('Cast')", "fake.launch('Cast')")
     run(repository, *arguments).assert_outcomes(failed=1)
 
