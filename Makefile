@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/installed-test$(if $(filter no,$(TORCH)),-without-torch)
-	$(BIN)/$(RUN) -m pytest -n auto --maxprocesses=8 $(if $(filter no,$(SLOW)),-m "not slow")$(if $(filter only,$(SLOW)),-m slow) $(ARGS)
+	$(BIN)/$(RUN) -m pytest -n auto --maxprocesses=8 --dist worksteal $(if $(filter no,$(SLOW)),-m "not slow")$(if $(filter only,$(SLOW)),-m slow) $(ARGS)
 
 # make test-jax, test-onnxruntime, test-mindspore, test-remote (stores, Dask): what the other tests do without, in a venv of its own.
 test-%: .venv-%/installed

@@ -198,6 +198,13 @@ def _seen_in_the_run(of: Recording, tests: Sequence[TestRecord]) -> dict[str, di
 
 
 @pytest.fixture
+def few_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes that a test starts load no plugins but these two: the others take most of what pytest takes."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_opprof.plugin,xdist.plugin")
+
+
+@pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[..., pytest.RunResult]:
     """Run pytest on the files of pytester with the fake device, in this process.
 

@@ -31,7 +31,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *words = shlex.split(command, comments=True)
     module = {"pytest": "pytest", "opprof": "pytest_opprof"}[program]
     if program == "pytest":
-        words += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+        words += ["-p", "no:cacheprovider"]
     if "--opprof" in command:
         # How busy the machine is must not matter here: times of one process are kept and not judged.
         words += ["--opprof-noise=ignore", *(["--opprof-processes=1"] if "--opprof-update" in command else [])]
@@ -49,6 +49,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.torch
 @pytest.mark.processes
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
+@pytest.mark.usefixtures("few_plugins")
 def test_every_command_works_in_the_order_they_stand(page: Path, tmp_path: Path) -> None:
     for name, recording in PROFILES.items():
         (tmp_path / name).symlink_to(DATA / recording)

@@ -340,6 +340,7 @@ def test_two():
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_plugins")
 def test_tests_that_share_a_cache_pass_in_any_order_and_a_change_of_it_does_not(pytester: pytest.Pytester) -> None:
     run = partial(pytester.runpytest_subprocess, "-p", "no:cacheprovider", "--opprof-all")
     pytester.makepyfile(test_m=ORDERED.format(more=""))
@@ -384,6 +385,7 @@ class TestData:
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_plugins")
 def test_tests_that_share_cached_attributes_of_an_object_pass_in_any_order(pytester: pytest.Pytester) -> None:
     run = partial(pytester.runpytest_subprocess, "-p", "no:cacheprovider", "--opprof-all")
     pytester.makepyfile(test_m=OF_A_CLASS.format(more=""))

@@ -430,6 +430,7 @@ def test_output(opprof, capfd):
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_plugins")
 def test_memory_that_is_older_than_the_window_is_freed_without_a_word(pytester: pytest.Pytester) -> None:
     """In a process of its own: PyTorch says it of the first such block."""
     pytester.makepyfile(

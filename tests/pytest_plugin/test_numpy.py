@@ -87,6 +87,7 @@ def test_b(): table()
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_plugins")
 def test_a_body_without_an_op_that_has_rounds_is_judged_by_its_time(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_m="""

@@ -117,9 +117,10 @@ def test_c(): fake.launch("Add")
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_plugins")
 def test_ctrl_c_leaves_no_baseline_and_no_half_written_file_behind(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(INTERRUPTED)
-    flags = ("--opprof-backend=fake", "-p", "no:hypothesispytest", "-p", "no:cacheprovider")
+    flags = ("--opprof-backend=fake", "-p", "no:cacheprovider")
     result = pytester.runpytest_subprocess("--opprof-update", "--opprof-json=run.json", *flags)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["opprof: error: interrupted: no baseline was written"])

@@ -20,7 +20,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-CHANGE = os.environ.get("CHANGE", "")
+CHANGES = os.environ.get("CHANGES", "").split()
 
 class Model(nn.Module):
     def __init__(self):
@@ -35,7 +35,7 @@ class Model(nn.Module):
 
 @pytest.fixture(scope="session", autouse=True)
 def world():
-    dist.init_process_group("gloo", timeout=timedelta(seconds=5 if CHANGE == "raise" else 60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=5 if "raise" in CHANGES else 60))
     torch.manual_seed(0)
     yield
     dist.destroy_process_group()
@@ -47,18 +47,18 @@ def step(model, x):
 @pytest.mark.op_budget(AllReduce=["8", "1 MiB"])
 def test_ddp(model=[]):
     if not model:
-        model.append(nn.parallel.DistributedDataParallel(Model(), bucket_cap_mb=0.02 if CHANGE == "bucket" else 0.05))
+        model.append(nn.parallel.DistributedDataParallel(Model(), bucket_cap_mb=0.02 if "bucket" in CHANGES else 0.05))
     (ddp,), x = model, torch.zeros(2, 8, dtype=torch.long)
-    if CHANGE == "no_sync": step(ddp, x)
+    if "no_sync" in CHANGES: step(ddp, x)
     else:
         with ddp.no_sync(): step(ddp, x)
     step(ddp, x)
-    if CHANGE == "loop":
+    if "loop" in CHANGES:
         for parameter in ddp.parameters(): dist.all_reduce(parameter.grad)
-    if CHANGE == "copy" and dist.get_rank() == 1: x.clone()
-    if CHANGE == "raise" and dist.get_rank() == 1: raise ValueError("of its own")
-    if CHANGE == "raise": dist.barrier()
-    if CHANGE == "kill" and dist.get_rank() == 1: os.kill(os.getpid(), 9)
+    if "copy" in CHANGES and dist.get_rank() == 1: x.clone()
+    if "raise" in CHANGES and dist.get_rank() == 1: raise ValueError("of its own")
+    if "raise" in CHANGES: dist.barrier()
+    if "kill" in CHANGES and dist.get_rank() == 1: os.kill(os.getpid(), 9)
 
 @pytest.mark.opprof(rounds=2, warmup=1)
 def test_fsdp(model=[]):
@@ -71,10 +71,10 @@ def test_fsdp(model=[]):
 """
 
 
-def torchrun(folder: Path, size: int, *arguments: str, change: str = "") -> subprocess.CompletedProcess[str]:
+def torchrun(folder: Path, size: int, *arguments: str, changes: str = "") -> subprocess.CompletedProcess[str]:
     """Run the tests on so many ranks."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}", "-m", "pytest"]
-    environ = {**os.environ, "CHANGE": change, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environ = {**os.environ, "CHANGES": changes, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(
         [*torchrun, *arguments], cwd=folder, env=environ, timeout=180, capture_output=True, text=True, check=False
     )
@@ -109,31 +109,34 @@ def test_counts_and_bytes_are_those_of_the_model_and_an_unchanged_run_passes(rec
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("changes", "found"),
     [
-        ("loop", r"AllReduce: \d+ calls \(budget: 8, baseline: 2\)"),
-        ("no_sync", r"AllReduce: 4 calls \(baseline: 2\)"),
-        ("bucket", r"AllReduce: 4 calls \(baseline: 2\)"),
-        ("copy", r"Copy: calls differ between ranks: \d+ on rank 0, \d+ on rank 1"),
+        (
+            "loop copy",
+            [
+                r"AllReduce: \d+ calls \(budget: 8, baseline: 2\)",
+                r"Copy: calls differ between ranks: \d+ on rank 0, \d+ on rank 1",
+            ],
+        ),
+        ("no_sync", [r"AllReduce: 4 calls \(baseline: 2\)"]),
+        ("bucket", [r"AllReduce: 4 calls \(baseline: 2\)"]),
     ],
 )
-def test_what_costs_more_is_caught_and_named(recorded: Path, change: str, found: str) -> None:
-    run = torchrun(recorded, 2, "--opprof", "--opprof-ranks=equal", "-k", "ddp", change=change)
+def test_each_change_that_costs_more_is_named_with_the_lines_that_are_new(
+    recorded: Path, changes: str, found: list[str]
+) -> None:
+    run = torchrun(recorded, 2, "--opprof", "--opprof-ranks=equal", "-k", "ddp", changes=changes)
     assert run.returncode == 1
-    assert re.search(rf"^ +{found}( at test_dist.py:\d+)?$", run.stdout, re.MULTILINE), run.stdout
-    assert re.search(rf"^\[rank 1\] +{found}( at test_dist.py:\d+)?$", run.stdout, re.MULTILINE), run.stdout
-
-
-def test_lines_that_are_new_since_the_update_are_named_without_a_flag(recorded: Path) -> None:
-    run = torchrun(recorded, 2, "--opprof", "-k", "ddp", change="loop")
-    assert re.search(r"^ *\+27  test_dist.py:42 in test_ddp  `for parameter in .*\(new\)$", run.stdout, re.M), (
-        run.stdout
-    )
+    for line in found:
+        assert re.search(rf"^ +{line}( at test_dist.py:\d+)?$", run.stdout, re.MULTILINE), run.stdout
+        assert re.search(rf"^\[rank 1\] +{line}( at test_dist.py:\d+)?$", run.stdout, re.MULTILINE), run.stdout
+    new = re.search(r"^ *\+27  test_dist.py:42 in test_ddp  `for parameter in .*\(new\)$", run.stdout, re.M)
+    assert bool(new) == ("loop" in changes), run.stdout
     assert "which of these lines are new" not in run.stdout
 
 
 def test_a_rank_that_raises_is_named_by_the_one_that_waits_for_it(recorded: Path) -> None:
-    run = torchrun(recorded, 2, "--opprof", "-k", "ddp", change="raise")
+    run = torchrun(recorded, 2, "--opprof", "-k", "ddp", changes="raise")
     assert run.returncode == 1
     assert "opprof: error: rank 1 failed first in test_dist.py::test_ddp: ValueError: of its own" in run.stdout, (
         run.stdout
@@ -142,7 +145,7 @@ def test_a_rank_that_raises_is_named_by_the_one_that_waits_for_it(recorded: Path
 
 def test_a_rank_that_was_killed_is_named_and_no_baseline_is_written(recorded: Path) -> None:
     before = {path: path.read_text() for path in recorded.glob("baselines/**/*.json")}
-    run = torchrun(recorded, 2, "--opprof-update", change="kill")
+    run = torchrun(recorded, 2, "--opprof-update", changes="kill")
     assert run.returncode == 1
     assert "rank 1 has died: in test_dist.py::test_ddp" in run.stdout, run.stdout
     assert {path: path.read_text() for path in recorded.glob("baselines/[!.]*/**/*") if path.is_file()} == before

@@ -28,6 +28,7 @@ def seeded(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_plugins")
 def test_each_fails_with_its_cause_number_and_line_and_the_unchanged_version_does_not(
     seeded: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

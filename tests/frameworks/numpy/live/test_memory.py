@@ -117,6 +117,7 @@ PROGRAM = """
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.usefixtures("few_plugins")
 def test_ten_temporaries_that_live_at_once_fail_a_test_of_as_many_calls_and_unchanged_code_passes(
     pytester: pytest.Pytester,
 ) -> None:
