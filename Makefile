@@ -64,7 +64,7 @@ wheel:
 	build/wheel/bin/$(PIP) install dist/*.whl
 	cd build/wheel && bin/opprof --version && bin/opprof ops Cast && bin/python ../../examples/demo.py numpy_filter
 	build/wheel/bin/opprof show tests/data/megengine/smallconv.json.gz -o build/wheel/profile.html
-	for extra in cuda cupy cupy-cuda12 jax onnx mindspore remote dask ray; do \
+	for extra in cuda,jax,onnx,remote,dask,ray cupy cupy-cuda12 mindspore; do \
 	  build/wheel/bin/$(PIP) install --dry-run "pytest-opprof[$$extra]" || exit 1; done
 
 # Our own op counts against our own baselines.
