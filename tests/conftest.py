@@ -321,3 +321,8 @@ def profile_of(*rounds: list[Launch], environment: Environment = ENVIRONMENT, **
         for raw, device_ns in launches:
             log.add(log.name(raw), device_ns)
     return assemble([(log.freeze(), {n + 1: n for n in range(len(rounds))})], [10_000] * len(rounds))
+
+
+def remarks_of(profile: OpProfile) -> list[str]:
+    """Return the texts of a profile's remarks."""
+    return [remark.text for _, remark in profile.remarks]
