@@ -58,5 +58,4 @@ def _nothing(every: Sequence[SavedProfile], arguments: argparse.Namespace) -> st
         known = show_ops.listed([*dict.fromkeys(short(each.name) for each in kernels)])
         return f"{asked}: no kernel matches{known}"
     launching = dict.fromkeys(op for saved in every for op in query.launching(saved))
-    known = show_ops.listed([*launching]).removeprefix(". There")
-    return f"{asked}: no kernel matches. Ops that launched kernels{known}"
+    return f"{asked}: no kernel matches{show_ops.listed([*launching], 'Ops that launched kernels')}"
