@@ -59,7 +59,7 @@ FRAMEWORKS = {
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
 _MODULES = (
-    "pytest_plugin.session frameworks.numpy.live.backend frameworks.pytorch.live.cuda frameworks.nvidia.live.events"
+    "pytest_plugin.hooks frameworks.numpy.live.backend frameworks.pytorch.live.cuda frameworks.nvidia.live.events"
 )
 for module in _MODULES.split():
     importlib.import_module(f"pytest_opprof.{module}")

@@ -23,8 +23,7 @@ from ..verdict.acceptance import TRAILER, Acceptance
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.changed import titles
 from ..verdict.compare import Diff, Row
-from ..verdict.consequences import with_consequences
-from ..verdict.findings import RANKS, Broken, Finding, LimitResult
+from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES, with_lines
 from ..verdict.tolerances import LEAST_ROUNDS
