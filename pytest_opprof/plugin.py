@@ -212,7 +212,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
         return
     from .errors import OpprofError
-    from .pytest_plugin.session import register
+    from .pytest_plugin.hooks import register
 
     try:
         register(config)

@@ -59,7 +59,7 @@ FRAMEWORKS = {
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # pytester forgets the modules that its runs import first; a second copy of an enum is not the same enum.
 _MODULES = (
-    "pytest_plugin.session frameworks.numpy.live.backend frameworks.pytorch.live.cuda frameworks.nvidia.live.events"
+    "pytest_plugin.hooks frameworks.numpy.live.backend frameworks.pytorch.live.cuda frameworks.nvidia.live.events"
 )
 for module in _MODULES.split():
     importlib.import_module(f"pytest_opprof.{module}")
@@ -328,3 +328,8 @@ def profile_of(*rounds: list[Launch], environment: Environment = ENVIRONMENT, **
         for raw, device_ns in launches:
             log.add(log.name(raw), device_ns)
     return assemble([(log.freeze(), {n + 1: n for n in range(len(rounds))})], [10_000] * len(rounds))
+
+
+def remarks_of(profile: OpProfile) -> list[str]:
+    """Return the texts of a profile's remarks."""
+    return [remark.text for _, remark in profile.remarks]

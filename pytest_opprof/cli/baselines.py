@@ -5,24 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..baselines import file, python_file, sites_file
+from ..baselines import file, merge_driver, python_file, shards, sites_file
 from ..baselines import paths as baselines_paths
 from ..baselines.entry import Baselines
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
-from ..baselines.writing import check_inside
+from ..baselines.writing import PATIENCE_S, check_inside
 from ..errors import BaselineError, UsageError
 from ..escaping import terminal
 from ..machine.scratch import scratch
 from ..units import plural
-from . import baselines_merge
 
+_MERGE = "bring together the baselines that shards of a run wrote; exit 1, and write nothing, where they disagree"
+_DRIVER = "merge a baseline file of two branches by op, for git: see docs/baselines.md"
 _LONE = "has times, call sites or functions of a module without calls"
 
 
@@ -56,7 +58,30 @@ def add(commands: Any) -> None:
                 help="also parameters that were not collected here, in environments of accelerators",
             )
             action.add_argument("pytest_args", nargs="*", help="tests for pytest to collect (default: as configured)")
-    baselines_merge.add(actions)
+    _add_merge(actions)
+
+
+def _add_merge(actions: Any) -> None:
+    """Add the two actions to ``opprof baselines``."""
+    merge = actions.add_parser("merge", help=_MERGE, description=_MERGE)
+    merge.add_argument("parts", type=Path, nargs="+", metavar="PART", help="a folder of baselines that a shard wrote")
+    merge.add_argument(
+        "--dir",
+        type=Path,
+        default=Path("baselines"),
+        help="the folder that they began from, and are written to (default: baselines)",
+    )
+    merge.add_argument("--dry-run", action="store_true", help="print the changes, write nothing")
+    merge.set_defaults(run=_merge)
+    driver = actions.add_parser("merge-driver", help=_DRIVER, description=_DRIVER)
+    for name, text in (
+        ("base", "%%O: the version of the common commit"),
+        ("ours", "%%A: the version of this branch; the result is written to it"),
+        ("theirs", "%%B: the version of the other branch"),
+        ("path", "%%P: its name in the repository"),
+    ):
+        driver.add_argument(name, type=Path, help=text)
+    driver.set_defaults(run=_drive)
 
 
 def _list(arguments: argparse.Namespace) -> bool:
@@ -251,3 +276,42 @@ def _files(root: Path) -> list[Path]:
         if whole := next((each.parent for each in (absolute, *absolute.parents) if each.name == folder), None):
             raise UsageError(f"{root} is only a part of a project's baselines; name their folder: --dir {whole}")
     return list(baselines_paths.files(root))
+
+
+def _merge(arguments: argparse.Namespace) -> bool:
+    for part in arguments.parts:
+        if not part.is_dir():
+            raise UsageError(f"there is no folder {part}; name the folders of baselines that shards wrote")
+    found = shards.merge(arguments.dir, arguments.parts)
+    if found.conflicts:
+        for conflict in found.conflicts:
+            print(terminal(conflict))
+        print(
+            f"{plural(len(found.conflicts), 'conflict')}: parts disagree, so nothing was written. Leave out the part"
+            " that is wrong, or measure these tests on one machine: pytest --opprof-update"
+        )
+        return True
+    files = []
+    if not arguments.dry_run:
+        saved = found.store.save(PATIENCE_S)
+        if saved.errors:
+            raise BaselineError("; ".join(saved.errors.values()))
+        files = saved.files
+    would = " would be" if arguments.dry_run else ""
+    print(f"{plural(len(found.changed), 'test')} of {plural(len(arguments.parts), 'part')}{would} merged")
+    for path in files:
+        print(terminal(f"  wrote {path}" if path.exists() else f"  removed {path}"))
+    return False
+
+
+def _drive(arguments: argparse.Namespace) -> bool:
+    conflicts = merge_driver.merge(arguments.base, arguments.ours, arguments.theirs, arguments.path)
+    for (test, window), said in conflicts.items():
+        for each in said:
+            print(terminal(f"opprof: {arguments.path}: {test} ({window}): {each}"), file=sys.stderr)
+    if conflicts:
+        path = shlex.quote(str(arguments.path))
+        print(
+            terminal(f"opprof: measure the merged code: pytest --opprof-update, then git add {path}"), file=sys.stderr
+        )
+    return bool(conflicts)

@@ -259,10 +259,10 @@ def _selected(line: Line) -> str:
     return f"{what}: {plural(line.calls, 'call')}{time}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return a sentence with the first of *names*; empty where there is none."""
+def listed(names: Sequence[str], subject: str = "There") -> str:
+    """Return a sentence about *subject* with the first of *names*; empty where there is none."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f". There are {', '.join(names[:_LISTED])}{more}" if names else ""
+    return f". {subject} are {', '.join(names[:_LISTED])}{more}" if names else ""
 
 
 def _nothing(saved: SavedProfile, question: Question) -> str:

@@ -24,7 +24,7 @@ from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.load import waited_ns
 from ..profile.assembly import assemble
 from ..profile.event_log import EventLog
-from ..profile.op_profile import ALWAYS, OpProfile
+from ..profile.op_profile import ALWAYS, OpProfile, Remark
 from ..sites.chains import Chains
 from . import user_ops
 from .ranges import Ranges, check_name
@@ -116,7 +116,8 @@ class Recorder:
             window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns, window._cpu_ns
         )
         if were_started(before, children()):
-            window._profile = replace(window._profile, remarks=(*window._profile.remarks, (ALWAYS, NOT_SEEN)))
+            started = ALWAYS, Remark(NOT_SEEN, "processes")
+            window._profile = replace(window._profile, remarks=(*window._profile.remarks, started))
         window.unfinished = ""
         window._parts.clear()
 

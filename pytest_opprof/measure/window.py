@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..profile.op_profile import ALWAYS, OpProfile, OpStats
+from ..profile.op_profile import ALWAYS, OpProfile, OpStats, Remark
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
 from .leaks import Left
@@ -50,7 +50,7 @@ class Window:
 
     def remark(self, text: str) -> None:
         """Add a remark on the whole of the closed window."""
-        self._profile = replace(self.profile, remarks=(*self.profile.remarks, (ALWAYS, text)))
+        self._profile = replace(self.profile, remarks=(*self.profile.remarks, (ALWAYS, Remark(text))))
 
     def left(self, left: Left) -> None:
         """Add the leftovers of each call to the closed window."""

@@ -18,6 +18,7 @@ from ..errors import BackendError
 from ..machine.cpu_core import Core
 from ..machine.ranks import ALONE, Rank
 from ..machine.scratch import scratch
+from ..profile.op_profile import Remark
 from ..python_calls.counted import PythonCalls
 from ..results.plain import converted
 from ..results.window_result import SitesByOp, WindowResult
@@ -53,7 +54,7 @@ class Answer:
     """The error; empty if there was none."""
     sites: Mapping[str, SitesByOp] = field(default_factory=dict)
     """By window, if requested."""
-    remarks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    remarks: Mapping[str, Sequence[Remark]] = field(default_factory=dict)
     """By window, the backends' remarks."""
     python: Mapping[str, PythonCalls] = field(default_factory=dict)
     """By window, the calls of Python functions of a body that runs once, if only these were requested."""

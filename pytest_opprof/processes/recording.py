@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
-from ..frameworks.live.lines import LINES
 from ..machine.load import QUIET_PATIENCE_S, Watch, quiet_again
 from ..measure.plan import Settings
 from ..profile.op_counts import OpCounts, in_all
@@ -146,10 +145,10 @@ class Recording:
         """Keep the source lines of tests, and tell remarks that some are missing."""
         self._sites |= {test: answer.sites for test, answer in answers.items()}
         self._lines += [
-            f"{test}: {remark}"
+            f"{test}: {remark.text}"
             for test, answer in answers.items()
             for remark in dict.fromkeys(chain.from_iterable(answer.remarks.values()))
-            if remark.startswith(LINES)
+            if remark.about == "lines"
         ]
 
     def times(self, tests: Sequence[TestRecord], processes: int) -> None:

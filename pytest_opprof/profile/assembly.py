@@ -18,7 +18,7 @@ from .columns import Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, together
 from .op_key import By, OpKey, line_of, with_dtypes
-from .op_profile import ALWAYS, OF_THE_MOST, MemoryUse, OpProfile
+from .op_profile import ALWAYS, OF_THE_MOST, MemoryUse, OpProfile, Remark
 
 
 class Part(NamedTuple):
@@ -161,13 +161,13 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
 
 
 def _remarks_of(
-    remarks: Iterable[tuple[int, str]], numbers: NDArray[np.int32], number_of_steps: int
-) -> Iterator[tuple[int, str]]:
-    for interval, text in remarks:
+    remarks: Iterable[tuple[int, Remark]], numbers: NDArray[np.int32], number_of_steps: int
+) -> Iterator[tuple[int, Remark]]:
+    for interval, remark in remarks:
         if interval == ALWAYS:
-            yield ALWAYS, text
+            yield ALWAYS, remark
         elif 0 <= numbers[interval] < number_of_steps:
-            yield int(numbers[interval]), text
+            yield int(numbers[interval]), remark
 
 
 def _untold(recorded: Iterable[OpProfile]) -> tuple[str, ...]:

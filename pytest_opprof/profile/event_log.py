@@ -20,7 +20,7 @@ from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Events, of_events
 from .op_key import CallSite, OpKey
-from .op_profile import ALWAYS, MemoryUse, OpProfile
+from .op_profile import ALWAYS, About, MemoryUse, OpProfile, Remark
 
 
 class _Name(NamedTuple):
@@ -99,7 +99,7 @@ class EventLog:
         self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
         self._uses: list[tuple[int, MemoryUse]] = []
-        self._remarks: list[tuple[int, str]] = []
+        self._remarks: list[tuple[int, Remark]] = []
         self._ran: dict[int, moments.Told] = {}
 
     def __len__(self) -> int:
@@ -225,9 +225,9 @@ class EventLog:
         """
         self._memory = [(interval, None) for interval, size in self._memory if size is None or size > 0]
 
-    def remark(self, text: str, interval: int = ALWAYS) -> None:
+    def remark(self, text: str, interval: int = ALWAYS, about: About = "ops") -> None:
         """Add a remark for the user, on one interval of several rounds, or on all."""
-        self._remarks.append((interval, text))
+        self._remarks.append((interval, Remark(text, about)))
 
     def freeze(self, aliases: Mapping[str, str] | None = None, marked_ns: Sequence[int] = ()) -> OpProfile:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,19 @@ from .op_key import CallSite, OpKey
 
 # In place of a step: a remark on the whole.
 ALWAYS = -1
+About = Literal["ops", "lines", "processes"]
 # The quantities with lines in `OpProfile.fact_sites`.
 WITH_SITES = ("grad_nodes", "allocations", "program_ops")
 # The quantities of `OpProfile.counts` that are no sum: a step has the value of its largest interval.
 OF_THE_MOST = frozenset(["temporary_memory"])
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A remark for the user, and its subject: missing source lines, or other processes whose ops are not seen."""
+
+    text: str
+    about: About = "ops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,7 @@ class OpProfile:
     """The time of a fixed piece of work before each step; empty if not measured."""
     cpu_ns: tuple[tuple[int, int], ...] = ()
     """CPU time of the process, and of the thread of the test, in each step; empty where not measured."""
-    remarks: tuple[tuple[int, str], ...] = ()
+    remarks: tuple[tuple[int, Remark], ...] = ()
     """The backend's remarks on a step, or on the whole: `ALWAYS`."""
     disturbed: tuple[str, ...] = ()
     """Other influences on the device's time, in words."""

@@ -255,7 +255,7 @@ class SavedProfile:
             step_ns=None if ABSENT in profile.host_ns else profile.host_ns,
             kernels=_kernels_of(profile),
             peak_memory=max(profile.peak_memory) if profile.peak_memory else None,
-            remarks=tuple(dict.fromkeys(text for _, text in profile.remarks)),
+            remarks=tuple(dict.fromkeys(remark.text for _, remark in profile.remarks)),
         )
 
 

@@ -22,9 +22,6 @@ from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
 from .test_run import Failed, TestRun
 
-# Starts the reason why a body has no warm counts.
-NO_SECOND_RUN = "the body cannot run twice"
-
 
 class Call:
     """The runs of a test: pytest makes the last, between the wrappers of other plugins; opprof makes the earlier
@@ -163,13 +160,13 @@ def count(
     except pytest.exit.Exception:
         raise
     except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
-        why = f"{NO_SECOND_RUN}: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        why = f"the body cannot run twice: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
         _forget_excinfo(call)
     finally:
         measurement.counting, call.raised = None, raised
     names = {BODY, *(window.name for window in measurement.windows)}
     return (
-        {name: PythonCalls(uncounted=why) for name in names}
+        {name: PythonCalls(uncounted=why, fails_again=True) for name in names}
         if why
         else {BODY: counting.counter.result(), **counting.results()}
     )

@@ -28,7 +28,7 @@ from ..report import colours
 from ..report.summary import Summary
 from ..results.merging import merged, of_window
 from ..results.plain import converted, plain
-from ..results.run_result import RunResult, run_of, write
+from ..results.run_result import RunResult, Stale, run_of, write
 from ..results.test_id import split_id
 from ..results.test_result import TestRecord
 from ..units import plural
@@ -199,7 +199,7 @@ class Closing:
         interrupted = summary.is_cut = summary.is_cut or exitstatus == pytest.ExitCode.INTERRUPTED
         with self._told_at_the_end("stale baselines were not looked for"):
             if self._keeps_baselines and not interrupted:
-                summary.stale = sorted(self._stale())
+                summary.stale = sorted(self._stale(), key=str)
                 summary.lines += self._renamed_lines()
         if settings.update and interrupted:
             what = "calls were recorded, times were not" if self._has_written else "no baseline was written"
@@ -263,15 +263,15 @@ class Closing:
         except Exception as error:
             self._summary.errors.append(defect(what, error))
 
-    def _stale(self) -> Iterator[str]:
+    def _stale(self) -> Iterator[Stale]:
         folders = set()
         for record in self._summary.records.values():
             folders |= {environment.folder for environment in by_environment(record)}
             if record.outcome == "passed":
                 for environment, window in self._updates.gone_windows(record):
-                    yield of_window(record.id, window, str(environment))
+                    yield of_window(record.id, window, environment)
         for path, test in stale(self._store.root, folders, self._collected, self._store.at):
-            yield f"{shown(self._config, path)}: {test}"
+            yield Stale(test, file=shown(self._config, path))
 
     def _renamed(self) -> list[tuple[str, str, int]]:
         """Return modules whose baselines seem to have another name: the old name, the new one, the number of tests."""

@@ -150,7 +150,7 @@ class Judging:
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(test):
                 excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"
-                test.keep_unmeasured(f"{test.id}: {report.unseen}; but {excused}")
+                test.keep_unmeasured(f"{report.unseen}; but {excused}")
                 continue
             yield report
         if plan.measured and plan.baseline and not measurement.windows and not self._apart:
@@ -184,12 +184,12 @@ class Judging:
         python: PythonCalls | None = None,
     ) -> JudgedWindow:
         where = (profile.environment, *test.where)
-        base, broken_file = None, ""
+        base, is_unreadable = None, False
         if plan.baseline and not self._apart:
             try:
                 base = self._store.entry(*where, name)
             except BaselineError as error:
-                broken_file = failure.BROKEN_BASELINE
+                is_unreadable = True
                 self._errors.append(str(error))
         known = base.ops if base else ()
         budget = plan.budget if limited else Budget()
@@ -215,8 +215,10 @@ class Judging:
             return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:
             return report
-        missing = broken_file or failure.no_baseline(where[0], self._store.other_environments(*where))
-        return replace(report, no_baseline=missing)
+        if is_unreadable:
+            return replace(report, no_baseline="its baseline file cannot be used", is_unreadable=True)
+        others = self._store.other_environments(*where)
+        return replace(report, no_baseline=failure.no_baseline(where[0], others))
 
     def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return the source lines of each op, and of each name in a budget."""

@@ -15,7 +15,7 @@ from ..frameworks.live.contract import Backend
 from ..measure.plan import Settings
 from ..processes.pool import NO_FRESH, Answer, Pool
 from ..processes.this_run import say
-from ..profile.op_profile import OpProfile
+from ..profile.op_profile import OpProfile, Remark
 from ..profile.timings import works_on_host
 from ..python_calls.counted import PythonCalls
 from ..results.judged_window import JudgedWindow
@@ -193,8 +193,8 @@ def is_alike(window: JudgedWindow, again: OpProfile) -> bool:
 def _with_remarks(window: JudgedWindow, looks: Iterable[Answer]) -> JudgedWindow:
     """Return a window with the remarks that backends made only in further *looks* at it."""
     before = window.numbers.remarks
-    new = [text for look in looks for text in look.remarks.get(window.name, ()) if text not in before]
-    said = dict.fromkeys([*before, *(f"{_AGAIN}{text}" for text in new)])
+    new = [each for look in looks for each in look.remarks.get(window.name, ()) if each not in before]
+    said = dict.fromkeys([*before, *(Remark(f"{_AGAIN}{each.text}") for each in new)])
     return replace(window, numbers=structs.replace(window.numbers, remarks=tuple(said)))
 
 

@@ -127,7 +127,7 @@ class Measuring:
         except Failed as error:
             if error.saw_nothing and call.is_over and self._judging.sees_alone(test):
                 excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"
-                test.keep_unmeasured(f"{test.id}: {error.cause}; but {excused}")
+                test.keep_unmeasured(f"{error.cause}; but {excused}")
             elif self._settings.report_only and error is not call.raised:
                 test.keep_unmeasured(reported=str(error))
             else:
@@ -213,7 +213,7 @@ class Measuring:
             counted: Mapping[str, PythonCalls] = dict.fromkeys(names, PythonCalls(uncounted=why))
         else:
             counted = body.count(call, measurement)
-            why = reason if (reason := counted[BODY].uncounted).startswith(body.NO_SECOND_RUN) else ""
+            why = counted[BODY].uncounted if counted[BODY].fails_again else ""
         if why:
             return self._judging.looks.counted_cold(test, why) or counted
         if not test.item.config.stash.get(SITES, False):

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from ..machine.children import NOT_SEEN
 from ..machine.identity import machine
 from ..measure.plan import Settings, TestPlan
 from ..report.accepting import Accepting
 from ..report.colours import TextLine
-from ..report.failure import BROKEN_BASELINE, Shown, cause, failure
+from ..report.failure import Shown, cause, failure
 from ..report.op_table import kernels, table
 from ..report.tables import Style
 from ..results.judged_window import JudgedWindow
@@ -45,8 +44,9 @@ def concluded(
         id=test,
         status=status(windows) if windows else "not measured",
         windows=[window.result(machine(), parallel, plan.baseline) for window in windows],
-        remarks=[f"{title}: {remark}" for title, window in by_title.items() for remark in window.remarks],
+        remarks={title: remarks for title, window in by_title.items() if (remarks := window.remarks)},
         missing={title: window.no_baseline for title, window in by_title.items() if window.no_baseline},
+        unreadable=[title for title, window in by_title.items() if window.is_unreadable],
         untimed={
             **{title: f"times not judged, {window.untimed}" for title, window in by_title.items() if window.untimed},
             **{title: _NARROW for title, window in by_title.items() if _is_too_narrow(window, plan, settings)},
@@ -80,13 +80,14 @@ def _failure(
             like=like if like != test else "",
         )
         return failure(test, windows, accepting, shown), cause(windows)
-    missing = next((window.no_baseline for window in windows if window.no_baseline), "")
+    missing = next((window for window in windows if window.no_baseline), None)
     if missing and settings.strict:
-        advice = "" if missing == BROKEN_BASELINE else f": record it with {accepting.update(test, new=True)}"
-        return [TextLine(f"{missing}{advice}")], "no baseline"
+        advice = "" if missing.is_unreadable else f": record it with {accepting.update(test, new=True)}"
+        return [TextLine(f"{missing.no_baseline}{advice}")], "no baseline"
     for title, window in by_title.items():
-        if settings.strict and NOT_SEEN in window.numbers.remarks:
-            return [TextLine(f"{title}: {NOT_SEEN}: --opprof-strict requires all of them")], "other processes"
+        unseen = next((each.text for each in window.numbers.remarks if each.about == "processes"), "")
+        if settings.strict and unseen:
+            return [TextLine(f"{title}: {unseen}: --opprof-strict requires all of them")], "other processes"
         if (
             window.untimed
             and not window.accepted

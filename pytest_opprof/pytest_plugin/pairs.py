@@ -35,8 +35,7 @@ from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, Tolerances
 from ..verdict.verdicts import TimingVerdict
-from .coarse import is_judged
-from .coarse_pairs import CoarsePairs, slower_than
+from .coarse import CoarsePairs, is_judged, slower_than
 from .options import settings_of
 from .outcome import concluded
 from .test_run import TestRun

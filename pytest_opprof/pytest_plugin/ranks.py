@@ -22,7 +22,7 @@ from ..machine.ranks import Rank, ranks_named
 from ..measure.recorder import is_in_use
 from ..processes.parent import why
 from ..processes.ranks import Failure, Ranks
-from ..profile.op_profile import ALWAYS, OpProfile
+from ..profile.op_profile import ALWAYS, OpProfile, Remark
 from ..report.summary import Summary
 from ..results.judged_window import JudgedWindow
 from ..units import plural
@@ -209,7 +209,7 @@ def why_untimed(rank: Rank) -> str:
 
 def of_this_rank(profiles: Mapping[str, OpProfile], rank: Rank, backends: Iterable[Backend]) -> dict[str, OpProfile]:
     """Return the profiles labelled with *rank*. Raises UsageError if a framework reports another rank."""
-    remarks: list[tuple[int, str]] = []
+    remarks: list[tuple[int, Remark]] = []
     for backend in filter(is_in_use, backends):
         with failures_of(backend):
             said = backend.rank()
@@ -219,7 +219,7 @@ def of_this_rank(profiles: Mapping[str, OpProfile], rank: Rank, backends: Iterab
         if not rank.is_alone:
             raise UsageError(f"{told}, {rank.launcher} says {rank}: one of them is left over from another launch")
         why = "but pytest was not told (RANK and WORLD_SIZE are not set): it is judged as a run of its own"
-        remarks += [(ALWAYS, f"{told}, {why}")] if said[1] > 1 else []
+        remarks += [(ALWAYS, Remark(f"{told}, {why}"))] if said[1] > 1 else []
     return {
         name: replace(
             profile,

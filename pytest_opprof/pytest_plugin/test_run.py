@@ -88,10 +88,14 @@ class TestRun:
         except OpprofError as error:
             raise self.unmeasured(error) from None
 
-    def keep_unmeasured(self, *remarks: str, reported: str = "") -> None:
+    def keep_unmeasured(self, remark: str = "", reported: str = "") -> None:
         """Keep a record without numbers; *reported* is the failure message of a test that passes all the same."""
         self.record = TestRecord(
-            id=self.id, status="not measured", file=self.file, remarks=list(remarks), reported=reported
+            id=self.id,
+            status="not measured",
+            file=self.file,
+            remarks={self.id: [remark]} if remark else {},
+            reported=reported,
         )
 
     def unmeasured(self, error: OpprofError) -> Failed:

@@ -45,6 +45,9 @@ class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         bool, Meta(description="Counted in the first run of a fresh process, since the code cannot run twice.")
     ] = False
     uncounted: Annotated[str, Meta(description="Why nothing was counted; empty where it was.")] = ""
+    fails_again: Annotated[
+        bool, Meta(description="Whether nothing was counted because the body failed when it ran once more.")
+    ] = False
 
     @property
     def total(self) -> int:

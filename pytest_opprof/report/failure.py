@@ -78,10 +78,6 @@ def cause(windows: Iterable[JudgedWindow]) -> str:
     return terminal(", ".join(causes[:_CAUSES]) + more)
 
 
-# The reason for `Verdict.NO_BASELINE` that an error explains: how to mend the file.
-BROKEN_BASELINE = "its baseline file cannot be used"
-
-
 def no_baseline(environment: Environment, others: Sequence[str]) -> str:
     """Return the reason for `Verdict.NO_BASELINE`, naming the environments that do have one."""
     there = f" (there is one for {'; '.join(others)})" if others else ""

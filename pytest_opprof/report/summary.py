@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import OpprofError
 from ..frameworks.live.registry import hints, load_all
 from ..measure.plan import Settings
 from ..results.causes import causes_of
+from ..results.run_result import Stale
 from ..results.test_result import TestRecord, counted
 from ..units import plural
 from ..verdict.verdicts import Verdict
 from .accepting import Accepting
-from .failure import BROKEN_BASELINE
 
 _MANY, _CAUSES = 3, 8
 """Summarise causes from so many failing tests on; at most so many causes."""
@@ -36,7 +36,7 @@ class Summary:
     """Lines beside the tests' own remarks."""
     errors: list[str] = field(default_factory=list)
     """Errors that fail the run, even if no test failed; each is printed once."""
-    stale: list[str] = field(default_factory=list)
+    stale: list[Stale] = field(default_factory=list)
     """Baselines whose test or window is gone."""
     accept: str = ""
     """The lines of a commit message that accept the changes that failed the run."""
@@ -57,23 +57,23 @@ class Summary:
         if verbosity >= 0:
             for record in records:
                 yield from ["", *f"would fail: {record.reported}".split("\n")] if record.reported else []
-            common = _common_remarks(records)
+            shared = _shared_remarks(records)
             for record in records:
                 if record.table:
                     yield from ["", record.id, *record.table]
-                yield from (line for line in record.remarks if line not in common)
-            yield from _grouped([{line.removesuffix(f": {said}"): said} for line, said in common.items()], verbosity)
+                yield from (f"{title}: {text}" for title, text in record.each_remark if text not in shared)
+            common = [each for record in records for each in record.each_remark if each[1] in shared]
+            yield from _grouped(common, verbosity)
             keeps = not settings.update and not settings.against
             if keeps and any(record.status == "improved" for record in records):
                 yield f"keep what became cheaper: {accepting.update()}"
         if verbosity >= -1:
-            yield from _grouped([record.untimed for record in records], verbosity)
+            yield from _grouped([each for record in records for each in record.untimed.items()], verbosity)
         if verbosity >= 0:
             if any(record.status == "too noisy" for record in records) and not settings.against:
                 yield "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"
-            yield from _grouped([record.missing for record in records], verbosity)
-            lacks = {reason for record in records for reason in record.missing.values()} - {BROKEN_BASELINE}
-            if lacks and not settings.against:
+            yield from _grouped([each for record in records for each in record.missing.items()], verbosity)
+            if any({*record.missing} - {*record.unreadable} for record in records) and not settings.against:
                 yield f"record them: {accepting.update(new=True)} (-vv shows the ops of each test)"
             if records and self.idle:
                 yield (
@@ -148,22 +148,16 @@ def _counted(records: Sequence[TestRecord], against: str) -> str:
     return f"opprof: {', '.join(parts)}"
 
 
-def _common_remarks(records: Sequence[TestRecord]) -> dict[str, str]:
-    """Return the remarks of backends that several tests share: by line, the text."""
-    tests = Counter(text for record in records for text in {text for each in record.windows for text in each.remarks})
-    return {
-        line: text
-        for record in records
-        for line in record.remarks
-        for text, number in tests.items()
-        if number > 1 and line.endswith(f": {text}")
-    }
+def _shared_remarks(records: Sequence[TestRecord]) -> set[str]:
+    """Return the remarks of backends that several tests share."""
+    of_test = [{remark.text for window in record.windows for remark in window.remarks} for record in records]
+    return {text for text, tests in Counter(text for texts in of_test for text in texts).items() if tests > 1}
 
 
-def _grouped(reasons: Iterable[Mapping[str, str]], verbosity: int) -> Iterator[str]:
-    """Yield a line for each reason, with the windows it holds for."""
+def _grouped(reasons: Iterable[tuple[str, str]], verbosity: int) -> Iterator[str]:
+    """Yield a line for each reason, with the titles of the windows it holds for."""
     by_reason: dict[str, list[str]] = {}
-    for title, reason in (item for each in reasons for item in each.items()):
+    for title, reason in reasons:
         by_reason.setdefault(reason, []).append(title)
     for reason, titles in by_reason.items():
         shown = titles if verbosity > 0 else titles[:3]

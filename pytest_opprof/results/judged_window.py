@@ -10,6 +10,7 @@ from msgspec import structs
 
 from ..machine.ranks import on_ranks
 from ..profile.environment import Environment
+from ..profile.op_profile import Remark
 from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import ProcessTimes
@@ -22,8 +23,7 @@ from ..verdict.acceptance import TRAILER, Acceptance
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.changed import titles
 from ..verdict.compare import Diff, Row
-from ..verdict.consequences import with_consequences
-from ..verdict.findings import RANKS, Broken, Finding, LimitResult
+from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES, with_lines
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -48,6 +48,8 @@ class JudgedWindow:
     diff: Diff | None = None
     no_baseline: str = ""
     """The reason why there is no baseline to compare with; empty if there is one, or if none was requested."""
+    is_unreadable: bool = False
+    """Whether its baseline file cannot be used."""
     processes: tuple[ProcessTimes, ...] = ()
     """The times of each process: this one, and others if the test was measured again."""
     accepted: bool = False
@@ -196,7 +198,7 @@ class JudgedWindow:
     @property
     def remarks(self) -> list[str]:
         """Remarks: the backend's, accepted changes, and improvements; the table of a window that fails has these."""
-        said_by_backend = (*self.numbers.remarks, *self.said)
+        said_by_backend = (*(each.text for each in self.numbers.remarks), *self.said)
         if self.diff is None:
             # A leak on every call is worth a line even if no limit forbids it.
             return [*said_by_backend, *dict.fromkeys(self.numbers.explained.values())]
@@ -209,7 +211,7 @@ class JudgedWindow:
 
     def with_remark(self, text: str) -> JudgedWindow:
         """Return the window with one more remark."""
-        return replace(self, numbers=structs.replace(self.numbers, remarks=(*self.numbers.remarks, text)))
+        return replace(self, numbers=structs.replace(self.numbers, remarks=(*self.numbers.remarks, Remark(text))))
 
     @property
     def untimed(self) -> str:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from ..machine.ranks import ranks_named
+from ..profile.environment import Environment
 from ..profile.range import Range
 from ..verdict.findings import Finding
 from .causes import causes_of
-from .run_result import SCHEMA, RunResult
+from .run_result import SCHEMA, RunResult, Stale
 from .test_id import split_id
 from .test_result import WORDS, TestResult
-from .window_result import RankNumbers, WindowResult, titled
+from .window_result import RankNumbers, WindowResult
 
 
 def merged(runs: Sequence[RunResult]) -> RunResult:
@@ -49,26 +50,26 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
     )
 
 
-def _stale(runs: Sequence[RunResult]) -> list[str]:
+def _stale(runs: Sequence[RunResult]) -> list[Stale]:
     """Return the baselines that some run calls stale and no run measured."""
     modules: dict[str, set[str]] = {}
-    windows = set[str]()
+    windows = set[Stale]()
     for run in runs:
         for test in run.tests:
             module, name = split_id(test.id)
             modules.setdefault(name, set()).add(module)
-            windows |= {of_window(test.id, window.name, str(window.environment.environment)) for window in test.windows}
+            windows |= {of_window(test.id, window.name, window.environment.environment) for window in test.windows}
 
-    def is_measured(stale: str) -> bool:
-        path, _, name = stale.partition(".json: ")
-        return stale in windows or any(f"/{path}".endswith(f"/{module}") for module in modules.get(name, ()))
+    def is_measured(stale: Stale) -> bool:
+        path = f"/{stale.file.removesuffix('.json')}"
+        return stale in windows or any(path.endswith(f"/{module}") for module in modules.get(stale.test, ()))
 
     return list(dict.fromkeys(each for run in runs for each in run.stale if not is_measured(each)))
 
 
-def of_window(test: str, window: str, environment: str) -> str:
-    """Return a run's name for the baseline of a window that its test no longer has."""
-    return f"{titled(test, window)} [{environment}]"
+def of_window(test: str, window: str, environment: Environment) -> Stale:
+    """Return the baseline of a window that its test no longer has."""
+    return Stale(test, window=window, environment=str(environment))
 
 
 def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:
@@ -82,10 +83,12 @@ def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:
     ranks = sorted(tests)
     first = tests[ranks[0]]
     windows = dict.fromkeys(window.name for rank in ranks for window in tests[rank].windows)
-    remarks = dict.fromkeys(remark for rank in ranks for remark in tests[rank].remarks)
+    remarks: dict[str, list[str]] = {}
+    for title, text in dict.fromkeys(each for rank in ranks for each in tests[rank].each_remark):
+        remarks.setdefault(title, []).append(text)
     size = max((window.environment.environment.ranks for window in first.windows), default=0)
     if lacking := {*range(size)} - {*ranks}:
-        remarks.setdefault(f"nothing was measured on {ranks_named(lacking)}")
+        remarks.setdefault(first.id, []).append(f"nothing was measured on {ranks_named(lacking)}")
     return replace(
         first,
         outcome=max((tests[rank].outcome for rank in ranks), key=["", "skipped", "passed", "failed"].index),
@@ -94,7 +97,7 @@ def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:
             _across({rank: each for rank in ranks for each in tests[rank].windows if each.name == name})
             for name in windows
         ],
-        remarks=list(remarks),
+        remarks=remarks,
     )
 
 

@@ -17,8 +17,21 @@ from ..machine.atomic_write import write_atomically
 from .causes import Cause, causes_of, in_order
 from .plain import as_json
 from .test_result import TestResult
+from .window_result import titled
 
 SCHEMA: Final = 4
+
+
+class Stale(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A baseline whose test or window is gone."""
+
+    test: Annotated[str, Meta(description="The test: its name in the file that is left, or its node id.")]
+    file: Annotated[str, Meta(description="The baseline file of a test that is gone; empty for a window.")] = ""
+    window: Annotated[str, Meta(description="The window that is gone; empty for a test.")] = ""
+    environment: Annotated[str, Meta(description="The environment of the window.")] = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.test}" if self.file else f"{titled(self.test, self.window)} [{self.environment}]"
 
 
 class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +42,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     interrupted: Annotated[bool, Meta(description="Whether the run was cut short: tests may be missing.")]
     summary: Annotated[dict[str, Annotated[int, Meta(ge=1)]], Meta(description="Tests by status.")]
     tests: list[TestResult]
-    stale: Annotated[list[str], Meta(description="Baselines whose test or window is gone.")]
+    stale: Annotated[list[Stale], Meta(description="Baselines whose test or window is gone.")]
     errors: Annotated[list[str], Meta(description="Errors that fail the run apart from its tests.")] = []
     against: Annotated[str, Meta(description="The revision of the comparison; empty: the baselines.")] = ""
     commit: Annotated[
@@ -58,7 +71,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
 
 def run_of(
     records: Sequence[TestResult],
-    stale: Sequence[str],
+    stale: Sequence[Stale],
     interrupted: bool,
     errors: Sequence[str] = (),
     against: str = "",

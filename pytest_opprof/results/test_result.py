@@ -41,7 +41,9 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     status: Status
     line: Annotated[int, Meta(description="Its first line in the file, from 1; 0 if unknown.")] = 0
     windows: list[WindowResult] = []
-    remarks: Annotated[list[str], Meta(description="Remarks of the run on the test.")] = []
+    remarks: Annotated[
+        dict[str, list[str]], Meta(description="Remarks of the run on the test and its windows, by title.")
+    ] = {}
     accept: Annotated[
         list[str], Meta(description="The steps that accept its change or record its baseline, in words or as commands.")
     ] = []
@@ -61,6 +63,11 @@ class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
     def causes(self) -> list[tuple[WindowResult, Finding]]:
         """The findings with their windows, without the lines below a finding."""
         return [(window, each) for window in self.windows for each in window.findings if not each.adds]
+
+    @property
+    def each_remark(self) -> list[tuple[str, str]]:
+        """Its remarks, each with the title of its window."""
+        return [(title, text) for title, texts in self.remarks.items() for text in texts]
 
     @property
     def headlines(self) -> list[str]:
@@ -94,6 +101,8 @@ class TestRecord(TestResult, kw_only=True):
     """The library that makes it do more or less in each run, if known by name."""
     missing: dict[str, str] = {}
     """The windows without a baseline, and why."""
+    unreadable: list[str] = []
+    """Those of them whose baseline file cannot be used: an error says how to mend it."""
     untimed: dict[str, str] = {}
     """The windows whose times were not judged, and why."""
     table: list[str] = []

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.op_counts import Done, OpCounts
-from ..profile.op_profile import ALWAYS, OpProfile, OpStats
+from ..profile.op_profile import ALWAYS, OpProfile, OpStats, Remark
 from ..profile.range import Range
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
@@ -98,7 +98,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     python: Annotated[
         PythonCalls | None, Meta(description="Calls of Python functions in a separate round; null if not requested.")
     ] = None
-    remarks: Annotated[tuple[str, ...], Meta(description="Remarks of the backend.")] = ()
+    remarks: Annotated[tuple[Remark, ...], Meta(description="Remarks of the backend.")] = ()
     sites: Annotated[
         SitesByOp,
         Meta(description="Source lines of calls, by op or by its name in a budget; empty if not recorded."),
@@ -424,12 +424,13 @@ def total_of(ops: Sequence[OpResult], rounds: int) -> OpResult:
     )
 
 
-def _of_rounds(profile: OpProfile) -> Iterator[str]:
+def _of_rounds(profile: OpProfile) -> Iterator[Remark]:
     """Yield the backend's remarks; on single rounds only if there are several, since one cold round proves nothing."""
-    yield from dict.fromkeys(text for step, text in profile.remarks if step == ALWAYS)
-    rounds = defaultdict[str, list[int]](list)
-    for step, text in profile.remarks if profile.steps > 1 else ():
+    yield from dict.fromkeys(remark for step, remark in profile.remarks if step == ALWAYS)
+    rounds = defaultdict[Remark, list[int]](list)
+    for step, remark in profile.remarks if profile.steps > 1 else ():
         if step != ALWAYS:
-            rounds[text].append(step + 1)
-    for text, numbers in rounds.items():
-        yield f"in {len(numbers)} of {profile.steps} rounds (first in round {min(numbers)}) {text}"
+            rounds[remark].append(step + 1)
+    for remark, numbers in rounds.items():
+        in_rounds = f"in {len(numbers)} of {profile.steps} rounds (first in round {min(numbers)})"
+        yield Remark(f"{in_rounds} {remark.text}", remark.about)

@@ -17,7 +17,7 @@ def test_a_context_that_is_made_inside_a_window_is_recorded() -> None:
     cp = cupy_or_skip()
     profile = of_cuda(lambda: [cp.ones(64, cp.float32).astype(cp.float64) for _ in range(3)])
     assert profile.stats("Cast").calls == (3,)
-    assert any("loaded" in text for _, text in profile.remarks)
+    assert any("loaded" in said.text for _, said in profile.remarks)
 
 
 def test_the_clock_of_cupti_is_the_clock_of_the_system() -> None:

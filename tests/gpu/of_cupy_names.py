@@ -36,6 +36,6 @@ def test_a_kernel_that_took_the_place_of_another_has_its_own_name_or_a_remark() 
         wrong = [name for name in names if counts(profile).get(name) != 1]
         print(f"libcupti {libcupti.opened().version}: {len(wrong)} of 40 kernels have names of others")
         if libcupti.opened().version < _KEEPS_NAMES:
-            assert _STALE_NAMES in [text for _, text in profile.remarks]
+            assert _STALE_NAMES in [said.text for _, said in profile.remarks]
         else:
             assert wrong == []

@@ -246,4 +246,4 @@ def test_a_gpu_that_this_process_has_to_itself_is_shared_with_nobody(torch: Any)
         pytest.skip(missing)
     profile = of_torch(lambda: _work(torch, 1, 1, 1, 1, 1))
     assert [what for what in profile.disturbed if "shared" in what] == []
-    assert [text for _, text in profile.remarks if "not known" in text] == []
+    assert [said.text for _, said in profile.remarks if "not known" in said.text] == []

@@ -15,6 +15,7 @@ from pytest_opprof.measure.plan import Noise, Update
 from pytest_opprof.processes.pool import Answer
 from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
 from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
@@ -170,11 +171,12 @@ def test_lines_that_such_a_process_could_not_tell_are_looked_for_in_another(reco
 
 
 def test_lines_that_are_known_in_part_are_said_when_they_are_recorded(record: Record) -> None:
-    remarks = {BODY: ["source lines are known only for the first 9 executed lines", "a GPU was throttled"]}
+    known_in_part = "source lines are known only for the first 9 executed lines"
+    remarks = {BODY: [Remark(known_in_part, "lines"), Remark("source of noise: a GPU was throttled")]}
     test = ran(rounds=1, tells_sites=True)
     found = record(lambda number, _: Answer({BODY: timed(took())}, "", {BODY: {"Add": ()}}, remarks))
     found.calls([test], 3)
-    assert found.lines == [f"{test.id}: source lines are known only for the first 9 executed lines"]
+    assert found.lines == [f"{test.id}: {known_in_part}"]
 
 
 def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) -> None:

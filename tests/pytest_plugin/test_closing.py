@@ -205,8 +205,8 @@ def test_a_baseline_whose_test_is_gone_is_named_and_fails_a_strict_run(ending: E
     run.collected.add(["test_m.py::test_b"])
     assert run.finishes() == status
     (stale,) = run.summary.stale
-    assert stale.startswith("baselines/")
-    assert stale.endswith(": test_a")
+    assert stale.test == "test_a"
+    assert stale.file.startswith("baselines/")
 
 
 def test_the_status_of_a_run_that_failed_already_stays(ending: End) -> None:

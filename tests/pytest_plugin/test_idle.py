@@ -13,7 +13,7 @@ HEAVY = (
     "jsonschema",
     "tabulate",
     "hypothesis",
-    "pytest_opprof.pytest_plugin.session",
+    "pytest_opprof.pytest_plugin.hooks",
     "pytest_opprof.model",
 )
 PRINT = f"import sys; print([m for m in {HEAVY!r} if m in sys.modules])"

@@ -16,6 +16,7 @@ from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.pytest_plugin import body
@@ -146,7 +147,7 @@ def test_one_process_looks_at_a_test_for_all_its_windows(
         {name: WindowBaseline(calls) for name, calls in entries.items()},
         "",
         {name: {"Cast": (SiteCalls(calls["Cast"].calls.most, (line,)),)} for name, calls in entries.items()},
-        {"one": ["half of it was not seen"], "two": ["half of it was not seen"]},
+        {name: [Remark("half of it was not seen")] for name in entries},
     )
     asked = looks(monkeypatch, look, look)
     result = suite("--opprof", "--opprof-backend=numpy")

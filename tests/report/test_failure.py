@@ -5,7 +5,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
+from pytest_opprof.profile.op_profile import ALWAYS, OpProfile, Remark
 from pytest_opprof.profile.timings import ProcessTimes, run_of
 from pytest_opprof.report import failure, op_table
 from pytest_opprof.report.accepting import Accepting
@@ -221,7 +221,8 @@ def test_an_improvement_is_remarked_and_an_accepted_change_is_no_finding() -> No
 
 
 def test_what_a_backend_says_is_told_of_the_rounds_it_is_about() -> None:
-    remarks = ((0, "compiled"), (ALWAYS, "no kernels"), (2, "compiled"), (ALWAYS, "no kernels"))
+    compiled, without_kernels = Remark("compiled"), Remark("no kernels")
+    remarks = ((0, compiled), (ALWAYS, without_kernels), (2, compiled), (ALWAYS, without_kernels))
     rounds = replace(profile_of(*[BASE] * 3), remarks=remarks)
     said = "in 2 of 3 rounds (first in round 1) compiled"
     assert JudgedWindow(WindowNumbers.of("body", rounds)).remarks == ["no kernels", said]

@@ -19,6 +19,7 @@ from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.failure import Shown, failure
 from pytest_opprof.report.markdown import MOST_BYTES, append, markdown
 from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import Stale
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine, WindowNumbers
 from pytest_opprof.verdict.compare import compare
@@ -163,7 +164,7 @@ def test_a_change_that_was_accepted_or_is_expected_to_fail_is_not_worse() -> Non
 
 def test_nothing_that_went_wrong_is_left_out() -> None:
     strict = TestRecord(id="t.py::new", outcome="failed", status="no baseline")
-    found = markdown(run(strict, stale=["t.py::gone"], interrupted=True, errors=["no <core>"]))
+    found = markdown(run(strict, stale=[Stale("t.py::gone")], interrupted=True, errors=["no <core>"]))
     assert found.startswith("## opprof: 1 error, 1 test measured\n")
     assert "1 without baseline." in found
     assert "1 not compared with v1." in markdown(run(strict, against="v1"))

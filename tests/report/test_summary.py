@@ -7,10 +7,12 @@ import pytest
 from msgspec import structs
 
 from pytest_opprof.measure.plan import Settings
+from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
+from pytest_opprof.results.run_result import Stale
 from pytest_opprof.results.test_result import Status, TestRecord
 from pytest_opprof.results.window_result import GrownLine, WindowNumbers
 
@@ -68,7 +70,8 @@ def test_that_nothing_was_measured_is_said_with_the_cause(
 
 
 def test_what_a_test_says_is_left_out_with_q_and_errors_never_are(settings: Settings) -> None:
-    found = summary(record(remarks=["it was cold"], missing={"t.py::a": "no baseline"}), errors=["it broke"])
+    said = {"t.py::a": ["it was cold"]}
+    found = summary(record(remarks=said, missing={"t.py::a": "no baseline"}), errors=["it broke"])
     told = "\n".join(found.told(settings, 0))
     assert "it was cold" in told
     assert "record them: pytest --opprof-update-new (-vv shows the ops of each test)" in told
@@ -85,6 +88,13 @@ def test_times_that_were_not_judged_are_said_with_q_and_not_with_qq(settings: Se
     assert len(list(found.told(settings, -2))) == 1
 
 
+def test_a_baseline_that_cannot_be_read_needs_no_recording(settings: Settings) -> None:
+    broken = record(missing={"t.py::a": "its baseline file cannot be used"}, unreadable=["t.py::a"])
+    assert not [line for line in summary(broken).told(settings, 0) if "record them" in line]
+    other = record("b", missing={"t.py::b": "no baseline for fake"})
+    assert [line for line in summary(broken, other).told(settings, 0) if "record them" in line]
+
+
 @pytest.mark.parametrize(("verbosity", "said"), [(0, "a, b, c and 2 more"), (1, "a, b, c, d, e")])
 def test_what_holds_for_several_is_said_once(settings: Settings, verbosity: int, said: str) -> None:
     records = [record(name, missing={name: "no baseline for fake"}) for name in "abcde"]
@@ -95,7 +105,9 @@ def test_what_a_backend_says_of_several_tests_is_said_once(settings: Settings) -
     numbers = JudgedWindow(WindowNumbers.of("body", profile_of([("Add", 5)]))).result("CPU", True, True)
     records = [
         record(
-            name, windows=[structs.replace(numbers, remarks=said)], remarks=[f"t.py::{name}: {text}" for text in said]
+            name,
+            windows=[structs.replace(numbers, remarks=tuple(map(Remark, said)))],
+            remarks={f"t.py::{name}": [*said]},
         )
         for name, said in {"a": ("at its cap", "alone"), "b": ("at its cap",), "c": ("at its cap",)}.items()
     ]
@@ -127,7 +139,8 @@ def test_an_update_that_keeps_what_became_cheaper_does_not_ask_for_one(settings:
 def test_stale_baselines_are_said_with_q_only_where_they_fail_the_run(
     settings: Settings, verbosity: int, strict: bool, is_said: bool
 ) -> None:
-    told = list(summary(record(), stale=["b/test_m.py.json: test_a"]).told(replace(settings, strict=strict), verbosity))
+    gone = Stale("test_a", file="b/test_m.py.json")
+    told = list(summary(record(), stale=[gone]).told(replace(settings, strict=strict), verbosity))
     assert ("  b/test_m.py.json: test_a" in told) is is_said
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from pytest_opprof.profile.range import Range
-from pytest_opprof.results.merging import across, merged
+from pytest_opprof.results.merging import across, merged, of_window
+from pytest_opprof.results.run_result import Stale
 from pytest_opprof.results.window_result import RankNumbers
 
 from ..report.made_runs import rank_of, record_of, run
@@ -34,7 +35,7 @@ def test_what_all_ranks_find_is_said_without_naming_them() -> None:
 
 def test_ranks_that_measured_nothing_of_a_test_are_named() -> None:
     ranks = [rank_of(0, 3, record_of("t.py::a", SAME, SAME)), rank_of(1, 3)]
-    assert merged(ranks).tests[0].remarks == ["nothing was measured on ranks 1-2"]
+    assert merged(ranks).tests[0].remarks == {"t.py::a": ["nothing was measured on ranks 1-2"]}
 
 
 def test_a_window_that_one_rank_alone_has_is_kept() -> None:
@@ -61,12 +62,12 @@ def test_a_baseline_is_stale_only_where_no_shard_measured_its_test() -> None:
     test, window = record_of("t/m.py::a[.json: x]", SAME, SAME), record_of("t/n.py::w", SAME, SAME, windows=("inner",))
     environment = window.windows[0].environment.environment
     stale = [
-        f"baselines/fake/{test.id.replace('.py::', '.py.json: ')}",
-        "baselines/fake/other/t/m.py.json: a[.json: x]",
-        "baselines/fake/m.py.json: a[.json: x]",
-        "baselines/fake/t/m.py.json: gone",
-        f"t/n.py::w window inner [{environment}]",
-        f"t/n.py::w window gone [{environment}]",
+        Stale("a[.json: x]", file="baselines/fake/t/m.py.json"),
+        Stale("a[.json: x]", file="baselines/fake/other/t/m.py.json"),
+        Stale("a[.json: x]", file="baselines/fake/m.py.json"),
+        Stale("gone", file="baselines/fake/t/m.py.json"),
+        of_window("t/n.py::w", "inner", environment),
+        of_window("t/n.py::w", "gone", environment),
     ]
     one, other = run(test), structs.replace(run(window), stale=stale)
     # The second is of a module that another folder holds, so it is a test of its own.

@@ -19,7 +19,7 @@ from pytest_opprof.results import run_result
 from pytest_opprof.results.document import read_document
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.plain import converted, plain
-from pytest_opprof.results.run_result import RunResult, run_of, run_of_document
+from pytest_opprof.results.run_result import RunResult, Stale, run_of, run_of_document
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import OpResult, RowResult, WindowNumbers, WindowResult, total_of
 from pytest_opprof.verdict.budgets import Budget
@@ -58,13 +58,13 @@ def test_what_a_worker_sends_is_what_the_controller_reads() -> None:
 
 def test_what_is_written_is_read_again_and_keeps_to_the_schema(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    run_result.write(path, run_of([record(Cast=1)], ["a::b"], interrupted=True))
+    run_result.write(path, run_of([record(Cast=1)], [Stale("a::b", file="a.json")], interrupted=True))
     document = json.loads(path.read_text())
     jsonschema.validate(document, json.loads((SCHEMAS / "run-4.json").read_text()))
     assert "table" not in document["tests"][0]  # what the terminal shows is no result
     found = read(path)
     assert found.tests[0].windows == record(Cast=1).windows
-    assert (found.summary, found.stale, found.interrupted) == ({"over budget": 1}, ["a::b"], True)
+    assert (found.summary, found.stale, found.interrupted) == ({"over budget": 1}, [Stale("a::b", file="a.json")], True)
 
 
 def test_a_run_of_another_schema_is_one_error_with_the_command_that_records_it(tmp_path: Path) -> None:

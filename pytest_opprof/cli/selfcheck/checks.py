@@ -126,7 +126,7 @@ def _counts(subject: Subject) -> Found:
     profile = subject.measured(lambda: subject.run(MATMULS, CASTS, COPIES))
     found = {stats.op: stats.most_calls for stats in profile.ops}
     wrong = budget.check(profile, known=subject.work.beside)
-    words = [_counted(found), *map(str, wrong), *(text for _, text in profile.remarks)]
+    words = [_counted(found), *map(str, wrong), *(remark.text for _, remark in profile.remarks)]
     return Found(_counted(wanted), "; ".join(words), _passed(holds=not wrong))
 
 
@@ -181,7 +181,7 @@ def _clock(subject: Subject) -> Found:
 
 
 def _said(profile: OpProfile) -> str:
-    return "; ".join(text for _, text in profile.remarks)
+    return "; ".join(remark.text for _, remark in profile.remarks)
 
 
 def _two_runs(subject: Subject) -> Found:

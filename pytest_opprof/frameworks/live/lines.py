@@ -11,9 +11,6 @@ from ...sites.chains import Chains
 from ...sites.line_tracer import MOST_MARKS
 from ...sites.tracer import Tracer
 
-# The beginning of each remark that lines are missing.
-LINES = "source lines"
-
 
 @contextmanager
 def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Iterator[None]:
@@ -24,7 +21,7 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
             return
     tracer = Tracer(chains, on_site)
     if why := tracer.unavailable():
-        log.remark(f"{LINES} are unknown: {why}")
+        log.remark(f"source lines are unknown: {why}", about="lines")
         yield
         return
     tracer.start(sys._getframe(1))
@@ -33,6 +30,6 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
     finally:
         tracer.stop()
         if tracer.capped:
-            log.remark(f"{LINES} are known only for the first {MOST_MARKS:,} executed lines")
+            log.remark(f"source lines are known only for the first {MOST_MARKS:,} executed lines", about="lines")
         if tracer.replaced:
-            log.remark(f"{LINES} may be wrong: something else traced lines (sys.settrace)")
+            log.remark("source lines may be wrong: something else traced lines (sys.settrace)", about="lines")

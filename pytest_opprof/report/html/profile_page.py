@@ -12,7 +12,7 @@ import squarify
 from ...ops.vocabulary import COMMUNICATION
 from ...profile.saved import OUTSIDE, SavedProfile, communicates, dtypes_of, op_of
 from ...timeline.peak import Peak
-from ...units import format_bytes, format_ns, plural
+from ...units import format_bytes, format_ns
 from ...verdict import query
 from ...verdict.question import Line, Question, Side, in_steps
 from ..hints import Hint, hints
@@ -260,15 +260,14 @@ def _cards(saved: SavedProfile, side: Side, total: float | None, when: Times | N
         cards.append((format_ns(fastest), of if len(saved.step_ns) > 1 else "wall time of the step, idle time too"))
     copies = query.copy_time(saved, Question(side=side))
     counted = [
-        (line.calls, word, line.time_ns)
+        (line.calls, word, f"{word}s", line.time_ns)
         for op, word in (("Cast", "cast"), ("Synchronize", "wait"))
         for line in query.answer(saved, Question(side=side, types=(op,), aggregate_by="op"))
     ]
-    counted.append((copies.calls, "copy", copies.total_ns))
-    for calls, word, ns in counted:
-        number, _, word = plural(calls, word).replace("copys", "copies").partition(" ")
+    counted.append((copies.calls, "copy", "copies", copies.total_ns))
+    for calls, one, many, ns in counted:
         if calls:
-            cards.append((number, word + (f", {format_ns(ns)}" if ns else "")))
+            cards.append((str(calls), (one if calls == 1 else many) + (f", {format_ns(ns)}" if ns else "")))
     if saved.peak_memory is not None:
         cards.append((format_bytes(saved.peak_memory), "peak memory"))
     return cards

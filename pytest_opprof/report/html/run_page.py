@@ -286,7 +286,7 @@ def _said(tests: Sequence[_Test]) -> list[tuple[str, Sequence[_Test]]]:
     found: dict[str, dict[int, _Test]] = {}
     for test in tests:
         for window in test.result.windows:
-            for text in (*window.remarks, window.no_baseline, _untimed(window)):
+            for text in (*(each.text for each in window.remarks), window.no_baseline, _untimed(window)):
                 if text:
                     found.setdefault(text, {})[test.number] = test
     return [(text, list(of.values())) for text, of in sorted(found.items(), key=lambda item: -len(item[1]))]

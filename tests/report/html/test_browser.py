@@ -17,6 +17,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.saved import Collective, SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report.html import diff_page, history_page, profile_page, ranks_page, run_page, times
+from pytest_opprof.results.run_result import Stale
 from pytest_opprof.timeline.spans import Kind
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.spread import spread
@@ -68,7 +69,7 @@ def pages() -> dict[str, str]:
     ]
     side = diff_page.Compared(HOSTILE, "made", "cpu")
     return {
-        "run": run_page.html(run(*tests, stale=[HOSTILE], errors=[HOSTILE])),
+        "run": run_page.html(run(*tests, stale=[Stale(HOSTILE, file=HOSTILE)], errors=[HOSTILE])),
         "profile": profile_page.html(saved, HOSTILE, times.of(saved, ran, is_chosen=False)),
         "diff": diff_page.html(side, side, diff),
         "history": history_page.html(steps, {HERE: steps.ops(HERE, lambda test: True)}, None, HOSTILE, [HOSTILE]),

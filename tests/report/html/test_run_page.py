@@ -9,6 +9,7 @@ from msgspec import structs
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.report.html import run_page
 from pytest_opprof.results.merging import merged
+from pytest_opprof.results.run_result import Stale
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine
 
@@ -121,9 +122,8 @@ def test_a_sum_of_tests_counts_what_a_body_and_its_window_share_once() -> None:
 
 def test_nothing_else_is_told_to_be_wrong() -> None:
     assert page_of().text.startswith("Nothing was measured")
-    page = page_of(
-        record_of("t.py::a", None, {"Add": 1}), stale=["b.json: t.py::gone"], interrupted=True, errors=["e1"]
-    )
+    gone = Stale("t.py::gone", file="b.json")
+    page = page_of(record_of("t.py::a", None, {"Add": 1}), stale=[gone], interrupted=True, errors=["e1"])
     assert page.text.startswith("1 error, 1 test measured")
     assert "The run was interrupted: tests may be missing." in page.text
     assert "▲ error: e1" in page.text
@@ -203,12 +203,13 @@ def test_shards_are_one_run() -> None:
         commit="c1",
         started="2026-11-23T02:00:00Z",
     )
-    two = run(record_of("a.py::b", *CAST), stale=["s"], commit="c1", started="2026-11-23T01:00:00Z", interrupted=True)
+    stale = [Stale("s", file="s.json")]
+    two = run(record_of("a.py::b", *CAST), stale=stale, commit="c1", started="2026-11-23T01:00:00Z", interrupted=True)
     both = merged([one, two])
     assert [(test.id, test.status) for test in both.tests] == [("a.py::a", "more calls"), ("a.py::b", "more calls")]
     assert (both.summary, both.stale, both.commit, both.started) == (
         {"more calls": 2},
-        ["s"],
+        stale,
         "c1",
         "2026-11-23T01:00:00Z",
     )

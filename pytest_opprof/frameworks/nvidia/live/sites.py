@@ -42,7 +42,7 @@ class Pushed:
         finally:
             self._comes_to(UNKNOWN)
             if self.problem:
-                log.remark(f"source lines of GPU work are unknown: {self.problem}")
+                log.remark(f"source lines of GPU work are unknown: {self.problem}", about="lines")
 
     def _comes_to(self, node: int) -> None:
         """Replace the number by that of *node*. An error must not end the program's line, which calls this."""

@@ -118,8 +118,8 @@ def fill(
 ) -> list[int]:
     """Append a recording to *log*; return the numbers of the GPUs that worked.
 
-    *graphs_hold*: nodes of CUDA graphs have the number of their launch. *grad_numbers*: see `HostOps.append_to`. Raises
-    BackendError if a kernel was launched but not recorded, or if launches should block and did not.
+    *graphs_hold*: nodes of CUDA graphs have the number of their launch. *grad_numbers*: see `HostOps.tell_sites`.
+    Raises BackendError if a kernel was launched but not recorded, or if launches should block and did not.
     """
     marks, moments, blocking = span.marks, options.moments, options.timing == "sync"
     host = HostOps(session.ops, session.calls)
@@ -159,11 +159,12 @@ def fill(
         host.ops = _until_done(host, activities, homes)
     elif on_device:
         log.busy_ns = cuda_events.busy_ns(calls, work, span)
-    first = host.append_to(log, marks, on_device and not blocking, moments, grad_numbers)
+    first = host.append_to(log, marks, on_device=on_device and not blocking, moments=moments)
     parents = np.where(ops == NOBODY, NOBODY, ops + first)
     sites = None
     if log.chains is not None:
-        sites = [host.call_sites[correlation] for correlation in calls.correlation.tolist()]
+        of_call = host.tell_sites(log, first, marks, grad_numbers)
+        sites = [of_call[correlation] for correlation in calls.correlation.tolist()]
     cuda_events.fill(
         log, calls, work, span, parents, KERNELS_LOST, sites=sites, moments=moments, graphs_hold=graphs_hold
     )

@@ -60,8 +60,6 @@ class HostOps:
         """Each op in which torch.compile worked, after the index of the op around it."""
         self.compiler_calls: set[int] = set()
         """The correlations of the calls that torch.compile made."""
-        self.call_sites: dict[int, tuple[int, bool]] = {}
-        """By correlation: the node of each call's line, and whether autograd made the call."""
         self._calls = calls
         self._logged = logged(op.name for op in ops)
         self._roles: dict[str, Role] = {}
@@ -131,18 +129,10 @@ class HostOps:
                 self._does[home] = _MEMCPY
             home = NOBODY if home == owner else self.parents[home]
 
-    def append_to(
-        self,
-        log: EventLog,
-        marks: Sequence[int],
-        on_device: bool,
-        moments: bool = False,
-        grad_numbers: tuple[int, int] = (0, 0),
-    ) -> int:
+    def append_to(self, log: EventLog, marks: Sequence[int], *, on_device: bool, moments: bool = False) -> int:
         """Append the ops to *log*, with their device time if *on_device*; return the index of the first.
 
-        *moments*: also record when they ran. *grad_numbers*: autograd's next number at the begin and at the end of the
-        window, in the thread that opened it. Where lines are recorded, `call_sites` has those of the calls afterwards.
+        *moments*: also record when they ran.
         """
         first, intervals = len(log), list[int]()
         times = self._inclusive() if on_device else [op.duration_ns for op in self.ops]
@@ -159,8 +149,6 @@ class HostOps:
                 log.computed(event, op.flops)
             if moments:
                 log.ran(event, op.start, op.end, f"thread {op.thread}")
-        if log.chains is not None:
-            self._tell_sites(log, first, marks, range(*grad_numbers))
         for outer, inner in called_again(self.parents, [op.name for op in self.ops]).items():
             log.works_as(first + outer, first + inner)
         for around, compiled in self.compiled if not on_device else ():
@@ -168,8 +156,13 @@ class HostOps:
                 log.compiling(first + around, compiled.duration_ns)
         return first
 
-    def _tell_sites(self, log: EventLog, first: int, marks: Sequence[int], made: range) -> None:
-        """Record the source line of each op and of each call.
+    def tell_sites(
+        self, log: EventLog, first: int, marks: Sequence[int], grad_numbers: tuple[int, int]
+    ) -> dict[int, tuple[int, bool]]:
+        """Record the source line of each op, the *first* of them at this index of *log*; return those of the calls.
+
+        By correlation: the node of the line, and whether autograd made the call. *grad_numbers*: autograd's next number
+        at the begin and at the end of the window, in the thread that opened it.
 
         With a GPU, a thread of backward passes has no marks, and takes its lines from the thread with marks; the lines
         of other threads are unknown. A call in no op (a wait, a replayed graph, a kernel of CuPy) has the last mark.
@@ -186,21 +179,22 @@ class HostOps:
             key=itemgetter(0, 1),
         )
         traced = next((mark.thread for _, index, mark in in_order if index < 0), None)
-        of_op = dict[int, tuple[int, bool]]()
+        of_op, of_call = dict[int, tuple[int, bool]](), dict[int, tuple[int, bool]]()
         for _, index, event in in_order:
             sites.in_thread(event.thread, traced if event.thread in backward else None)
             if isinstance(event, Call):
-                self.call_sites[event.correlation] = sites.at(event.start)
+                of_call[event.correlation] = sites.at(event.start)
                 continue
             sites.comes_to(event.name, event.start, event.end, event.sequence, bisect_right(marks, event.start))
             if index >= 0:
                 of_op[index] = sites.asked(first + index)
         for call in self._calls:
             if (op := self.around[call.correlation]) != NOBODY:
-                self.call_sites[call.correlation] = of_op[op]
+                of_call[call.correlation] = of_op[op]
         # Kineto numbers threads in two ways: of the two only autograd's stands beside its numbers.
         for thread in {op.sequence[0] for op in self.ops if op.sequence and op.thread == traced}:
-            sites.end(thread, made)
+            sites.end(thread, range(*grad_numbers))
+        return of_call
 
     def _inclusive(self) -> list[int]:
         times = list(self._device_ns)

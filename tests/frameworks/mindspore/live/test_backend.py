@@ -32,6 +32,7 @@ from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
 from pytest_opprof.testing import check_backend
 
+from ....conftest import remarks_of
 from ...ascend.live import ascend_stand_in
 from ...measured import measured
 from ...nvidia.live.cuda_stand_in import Gpu
@@ -401,7 +402,7 @@ def test_a_mode_of_the_program_that_sees_its_ops_is_left_alone(
     with Mine():
         profile = measure(lambda: ms.ops.cast(x, ms.float64))
     assert (seen, raws(profile), casts(profile)) == (["Cast"], {"Cast": 1}, {})
-    assert "the dtypes of some casts are unknown" in profile.remarks[0][1]
+    assert "the dtypes of some casts are unknown" in remarks_of(profile)[0]
     with pytest.raises(UsageError, match="cannot be counted: mindspore does not tell the dtypes of Cast"):
         profile.stats("Cast[*->float64]")
 
@@ -414,7 +415,7 @@ def test_where_nothing_is_dispatched_dtypes_of_pynative_mode_are_not_known_and_t
     x = nets.tensor(2)
     profile = measure(lambda: ms.ops.cast(x, ms.float64), lambda: ms.ops.relu(x))
     assert (raws(profile), casts(profile)) == ({"Cast": 1, "ReLU": 1}, {})
-    assert "the dtypes of some casts are unknown" in profile.remarks[0][1]
+    assert "the dtypes of some casts are unknown" in remarks_of(profile)[0]
 
 
 def test_a_graph_that_the_program_lets_mindspore_write_is_read_there(
@@ -463,7 +464,7 @@ def test_what_runs_elsewhere_is_said(
     )
     with backend().collect(Options()) as log:
         ms.ops.relu(nets.tensor(2))
-    assert (backend().blind(), log.freeze().remarks[0][1]) == (reason, reason)
+    assert (backend().blind(), remarks_of(log.freeze())[0]) == (reason, reason)
 
 
 @pytest.mark.processes  # it compiles the stand-in
@@ -482,7 +483,7 @@ def test_on_ascend_its_kernels_come_from_mspti_and_what_runs_on_the_cpu_from_min
         ms.ops.relu(x)
     assert {stats.op: stats.calls for stats in window.profile.ops} == {"Cast": (3,), "Relu": (1,)}
     assert window.profile.environment.device == "Ascend910B2+cpu"
-    assert [text for _, text in window.profile.remarks if text.startswith("MindSpore runs on Ascend: ")]
+    assert any(text.startswith("MindSpore runs on Ascend: ") for text in remarks_of(window.profile))
     ascend_stand_in.forget()
 
 
@@ -518,7 +519,7 @@ def test_that_threads_are_not_limited_is_said_once(
     for _ in range(2):
         with registry.threads_limited([fresh], 1), fresh.collect(Options()) as log:
             ms.ops.relu(x)
-        remarks += [text for _, text in log.freeze().remarks]
+        remarks += remarks_of(log.freeze())
     assert len(remarks) == 1
     assert remarks[0].startswith(
         "MindSpore's threads cannot be limited in a process that runs: its ops use all 3 cores"

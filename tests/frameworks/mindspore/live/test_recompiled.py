@@ -14,6 +14,7 @@ import pytest
 
 from pytest_opprof.frameworks.mindspore.live.backend import backend
 
+from ....conftest import remarks_of
 from ...measured import measured
 
 pytestmark = pytest.mark.mindspore
@@ -39,7 +40,7 @@ def graph(ms: ModuleType) -> Iterator[None]:
 def again(*bodies: Callable[[], object]) -> tuple[tuple[int, ...] | None, list[str]]:
     backend().begin_test()
     profile = measured(backend(), *bodies)
-    return profile.counted("recompilations"), [text for _, text in profile.remarks if "again" in text]
+    return profile.counted("recompilations"), [text for text in remarks_of(profile) if "again" in text]
 
 
 def twice(x: Any, n: Any = 2) -> Any:

@@ -27,6 +27,7 @@ from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 
+from ....conftest import remarks_of
 from . import assembled
 from .test_backend import Watch
 
@@ -267,7 +268,7 @@ def test_what_an_observer_cannot_read_is_said_and_the_program_goes_on(
         monkeypatch.setattr(observers, "_is_ours", lambda trace: True)
         assert (X + 1)[0, 0] == X[0, 0] + 1
         monkeypatch.undo()
-    ((_, remark),) = watch.profile.remarks
+    (remark,) = remarks_of(watch.profile)
     assert remark.startswith("not seen: ")
 
 
@@ -386,7 +387,7 @@ def test_ufuncs_of_a_module_that_is_imported_in_the_window_are_seen(
         X.copy()  # a call after an import finds what it has brought
         module.late(X)
     assert watch.counts == {"Copy": 1, "ufunc.abs (vectorized)": 1}
-    ((_, remark),) = watch.profile.remarks
+    (remark,) = remarks_of(watch.profile)
     assert remark == "not seen: the first calls of ufuncs of opprof_late, first imported in the window"
     monkeypatch.delitem(sys.modules, "opprof_late")
 
@@ -400,7 +401,7 @@ def test_a_module_that_is_imported_in_the_window_without_a_call_after_it_is_said
         import opprof_later as module  # type: ignore[import-not-found]
 
         module.late(X)
-    ((_, remark),) = watch.profile.remarks
+    (remark,) = remarks_of(watch.profile)
     assert remark == "not seen: ufuncs of opprof_later, first imported in the window"
     monkeypatch.delitem(sys.modules, "opprof_later")
 
@@ -452,7 +453,7 @@ def test_a_function_that_numba_compiled_does_what_it_did_and_the_window_says_tha
                 assert compiled(X) == ((X,), {})
                 with pytest.raises(ValueError, match="no argument"):
                     compiled()
-        told.append([text for _, text in log.freeze().remarks])
+        told.append(remarks_of(log.freeze()))
         assert len(log) == 1
     assert told == [
         [],

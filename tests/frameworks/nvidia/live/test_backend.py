@@ -37,10 +37,11 @@ from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats, places
-from pytest_opprof.profile.op_profile import MemoryUse, OpProfile
+from pytest_opprof.profile.op_profile import MemoryUse, OpProfile, Remark
 from pytest_opprof.profile.timings import ProcessTimes, run_of
 from pytest_opprof.timeline.window import timeline_of
 
+from ....conftest import remarks_of
 from ...watch import Watch
 from .cuda_stand_in import BLOCK, GRID, STREAM, Gpu, MemoryHook, Pool
 from .nvml_stand_in import Nvml
@@ -241,7 +242,7 @@ def test_a_launch_of_a_graph_counts_and_if_it_did_nothing_that_is_said(gpu: Gpu,
         gpu.launch("node", how=GRAPH, kernels=0)
         gpu.call(GRAPH, result=98)  # failed
     assert (watch.counts, watch.profile.launches) == ({"node": 5}, (2,))
-    ((_, said),) = watch.profile.remarks
+    (said,) = remarks_of(watch.profile)
     assert said == "1 of 2 launches of CUDA graphs did nothing that CUPTI recorded."
 
 
@@ -270,7 +271,7 @@ def test_numbers_that_old_versions_give_to_nodes_of_graphs_are_not_trusted(
         assert watch.profile.remarks == ()
     else:
         assert watch.profile.stats("(unlinked)").calls == (4,)
-        ((_, said),) = watch.profile.remarks
+        (said,) = remarks_of(watch.profile)
         assert said.startswith(
             "1 launch of CUDA graphs without work of their own, and kernels and copies without a launch: 4, which count"
         )
@@ -344,7 +345,7 @@ def test_copies_and_sets_of_which_nothing_was_recorded_are_said(gpu: Gpu, watch:
         gpu.call("cudaMemcpyAsync_v3020", result=1)  # failed
         gpu.call("cudaLaunchHostFunc_v10000")
     assert watch.counts == {"MemcpyHtoD": 1}
-    assert [text.partition(".")[0] for _, text in watch.profile.remarks] == [
+    assert [text.partition(".")[0] for text in remarks_of(watch.profile)] == [
         "not counted: 2 of 3 calls to copy or set memory"
     ]
 
@@ -414,9 +415,7 @@ def test_a_kernel_that_cupti_did_not_time_is_counted_and_has_no_time(gpu: Gpu, w
         gpu.launch("timed", 7)
         gpu.launch("untimed")
     assert watch.counts == {"timed": 1, "untimed": 1}
-    assert [text for _, text in watch.profile.remarks] == [
-        "kernels or copies that CUPTI did not time: 1. Device times lack them"
-    ]
+    assert remarks_of(watch.profile) == ["kernels or copies that CUPTI did not time: 1. Device times lack them"]
     assert watch.profile.stats("untimed").device_ns is None
     assert watch.profile.total.device_ns == (7,)
 
@@ -677,9 +676,8 @@ def test_code_that_is_loaded_in_a_round_is_said_aloud(gpu: Gpu, backend: CudaBac
             if step == 1:
                 gpu.call("cuModuleLoadData")
     profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
-    assert profile.remarks == (
-        (1, "code was compiled for the GPU or loaded onto it: wall times include that. Use a longer warm-up"),
-    )
+    said = "code was compiled for the GPU or loaded onto it: wall times include that. Use a longer warm-up"
+    assert profile.remarks == ((1, Remark(said)),)
 
 
 def test_code_that_a_first_launch_loads_is_said_aloud_and_what_cupti_takes_time_for_is_not(
@@ -693,7 +691,7 @@ def test_code_that_a_first_launch_loads_is_said_aloud_and_what_cupti_takes_time_
                 for what in LOADING:
                     gpu.load_inside(what)
     profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1, 1, 1])
-    assert [(step, text.partition(":")[0]) for step, text in profile.remarks] == [
+    assert [(step, remark.text.partition(":")[0]) for step, remark in profile.remarks] == [
         (1, "code was compiled for the GPU or loaded onto it")
     ]
 
@@ -709,7 +707,9 @@ def test_names_of_kernels_are_doubted_where_code_was_unloaded_and_cupti_may_mix_
     with watch.ops():
         gpu.launch("known")
         gpu.call("cuModuleUnload")
-    assert [text.partition(":")[0] for _, text in watch.profile.remarks] == ["code was unloaded from the GPU"] * is_said
+    assert [text.partition(":")[0] for text in remarks_of(watch.profile)] == [
+        "code was unloaded from the GPU"
+    ] * is_said
 
 
 def test_gpus_that_the_program_chooses_too_late_are_said_to_be_ignored(
@@ -723,7 +723,7 @@ def test_gpus_that_the_program_chooses_too_late_are_said_to_be_ignored(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with watch.ops():
         pass
-    ((_, said),) = watch.profile.remarks
+    (said,) = remarks_of(watch.profile)
     assert said.startswith("CUDA_VISIBLE_DEVICES changed from '1' to '0' after CUDA was initialised")
 
 
@@ -838,7 +838,7 @@ def test_what_others_get_from_cuda_is_counted_and_its_size_is_not_known(gpu: Gpu
             gpu.call(none)
     assert memory.profile.allocations == (3,)
     assert memory.profile.peak_memory is None
-    ((_, said),) = memory.profile.remarks
+    (said,) = remarks_of(memory.profile)
     assert said.startswith("GPU memory was allocated outside CuPy's pools")
 
 

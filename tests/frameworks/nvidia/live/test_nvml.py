@@ -18,6 +18,7 @@ from pytest_opprof.machine import load
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 
+from ....conftest import remarks_of
 from .cuda_stand_in import Gpu
 from .nvml_stand_in import Nvml, process
 
@@ -44,7 +45,7 @@ def told(before: dict[int, Look], after: dict[int, Look], *devices: int) -> tupl
     """Return what disturbed the devices, and the remarks."""
     log = EventLog(Environment(()))
     nvml.tell(log, before, after, devices)
-    return log.disturbed, [text for _, text in log.freeze().remarks]
+    return log.disturbed, remarks_of(log.freeze())
 
 
 # --- what is there

@@ -19,6 +19,7 @@ from pytest_opprof.frameworks.nvidia.live.sites import sites_of
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import UNKNOWN, Chains
 
+from ....conftest import remarks_of
 from .cuda_stand_in import Gpu
 from .test_backend import CAST, GRAPH, H2D, install
 
@@ -156,7 +157,7 @@ def test_where_cupti_takes_no_number_no_line_is_known_and_the_window_counts(
         gpu.launch("mine")
         gpu.launch("mine")
     assert seen.by_line("mine") == {"no line": 2}
-    ((_, said),) = seen.profile.remarks
+    (said,) = remarks_of(seen.profile)
     assert said.startswith("source lines of GPU work are unknown: CUPTI reports STAND_IN_ERROR (21) from")
 
 
@@ -167,7 +168,7 @@ def test_a_process_whose_lines_cannot_be_traced_counts_and_says_why(
     with watched(backend) as seen:
         gpu.launch("mine")
     assert seen.by_line("mine") == {"no line": 1}
-    assert [said for _, said in seen.profile.remarks] == ["source lines are unknown: a debugger is here"]
+    assert remarks_of(seen.profile) == ["source lines are unknown: a debugger is here"]
 
 
 def test_a_call_has_the_number_of_whichever_record_has_it() -> None:

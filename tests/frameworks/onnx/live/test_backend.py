@@ -29,6 +29,7 @@ from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.testing import check_backend
 from pytest_opprof.timeline.window import timeline_of
 
+from ....conftest import remarks_of
 from ...measured import measured
 from .. import onnx_models as models
 from ..onnx_models import BATCH, CPU, MODELS, PICTURES
@@ -542,7 +543,7 @@ def test_a_provider_that_only_launches_kernels_is_told(ort: Any, monkeypatch: py
     session = ort.InferenceSession(models.mlp(), providers=CPU)
     profile = measure(lambda: session.run(None, {"x": BATCH}))
     assert profile.environment.timing == "async"
-    ((_, said),) = profile.remarks
+    (said,) = remarks_of(profile)
     assert said == "nodes of CPUExecutionProvider are counted; they launch kernels, and have no times"
 
 

@@ -27,7 +27,7 @@ from pytest_opprof.profile.timings import run_of
 from pytest_opprof.sites.chains import Chains
 from pytest_opprof.verdict.budgets import Budget
 
-from ....conftest import HAS_TORCH
+from ....conftest import HAS_TORCH, remarks_of
 
 pytestmark = pytest.mark.torch
 if not HAS_TORCH:
@@ -53,18 +53,21 @@ def test_a_gpu_whose_kernels_are_not_recorded_is_told(monkeypatch: pytest.Monkey
     """PyTorch for CPUs stands in for one that has initialised CUDA."""
     assert not measure(lambda: torch.ones(2)).remarks
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    ((step, said),) = measure(lambda: torch.ones(2)).remarks
+    ((step, remark),) = measure(lambda: torch.ones(2)).remarks
     assert step == ALWAYS
-    assert said.startswith("torch uses a GPU that its profiler does not record here")
+    assert remark.text.startswith("torch uses a GPU that its profiler does not record here")
 
 
 def test_an_npu_whose_kernels_another_backend_counts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch for CPUs stands in for one with torch_npu."""
     monkeypatch.setitem(sys.modules, "torch_npu", ModuleType("torch_npu"))
     monkeypatch.setattr(torch, "npu", SimpleNamespace(is_initialized=lambda: True), raising=False)
-    ((step, said),) = measure(lambda: torch.ones(2)).remarks
+    ((step, remark),) = measure(lambda: torch.ones(2)).remarks
     assert step == ALWAYS
-    assert "the ascend backend counts the kernels beside them. For the kernels alone: --opprof-backend=ascend" in said
+    assert (
+        "the ascend backend counts the kernels beside them. For the kernels alone: --opprof-backend=ascend"
+        in remark.text
+    )
 
 
 def counts(body: Callable[[], object], *ops: str) -> dict[str, int]:
@@ -702,13 +705,13 @@ def test_a_window_of_one_thread_in_which_others_ran_says_that_their_ops_are_not_
             with backend().collect(Options()) as log:
                 x + 1
                 body()
-            remarks.append(any(text == OTHER_THREADS for _, text in log.freeze().remarks))
+            remarks.append(any(text == OTHER_THREADS for text in remarks_of(log.freeze())))
     assert remarks == [True, sys.platform == "linux", False]
 
 
 def on_meta(body: Callable[[], object], **options: bool) -> tuple[OpProfile, list[str]]:
     profile = measure(body, **options)
-    return profile, [text for _, text in profile.remarks]
+    return profile, remarks_of(profile)
 
 
 def test_ops_on_fake_or_meta_tensors_count_and_have_no_times_for_nothing_was_computed() -> None:
@@ -751,7 +754,7 @@ def test_what_torch_compile_compiles_again_is_said_with_the_guard_that_failed() 
     scaled = torch.compile(lambda x, n: x * n, backend="eager")
 
     def of(body: Callable[[], object]) -> list[str]:
-        return [text for _, text in measure(body).remarks]
+        return remarks_of(measure(body))
 
     assert of(lambda: scaled(X, 2)) == []
     assert of(lambda: scaled(X, 2)) == []

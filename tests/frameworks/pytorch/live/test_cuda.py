@@ -46,7 +46,7 @@ from pytest_opprof.sites.chains import Chains
 from pytest_opprof.timeline.window import timeline_of
 from pytest_opprof.verdict.budgets import Budget
 
-from ....conftest import shared
+from ....conftest import remarks_of, shared
 from ...nvidia.live.nvml_stand_in import Nvml, process
 
 Numbers = dict[str, tuple[int, int | None]]
@@ -278,7 +278,7 @@ def test_a_replayed_graph_is_one_launch_of_its_kernels() -> None:
     graph = [done(1, 5, "void mine(float*)") for _ in range(3)]
     profile = profile_of(Recorded([], [call(1, 0, "cudaGraphLaunch"), call(2, 5, "cudaGraphLaunch")], graph))
     assert (numbers(profile), profile.launches) == ({"mine": (3, 15)}, (2,))
-    ((_, said),) = profile.remarks
+    (said,) = remarks_of(profile)
     assert said.startswith("1 of 2 launches of CUDA graphs did nothing that CUPTI recorded")
 
 
@@ -290,7 +290,7 @@ def test_a_node_of_a_graph_is_not_blamed_on_a_call_that_launches_none() -> None:
     profile = profile_of(Recorded(ops, calls, [done(1, 3), done(2, 4), node]))
     assert (numbers(profile), profile.launches) == ({"MatMul": (1, 3), "Relu": (1, 4), "mine": (1, 5)}, (3,))
     assert profile.stats("(unlinked)").calls == (1,)
-    assert [text.split(",")[0] for _, text in profile.remarks] == [
+    assert [text.split(",")[0] for text in remarks_of(profile)] == [
         "1 launch of CUDA graphs without work of their own",
         "kernels and copies without a recorded call: 1. They count in the round in which they began. torch's profiler"
         " misses most driver calls of Numba",
@@ -325,7 +325,7 @@ def test_what_torch_compile_runs_while_it_compiles_is_not_the_programs() -> None
     profile = profile_of(session)
     assert numbers(profile) == {"torch::compile": (1, None), "torch::graph": (1, 0), "triton_poi_fused_add": (1, 5)}
     assert (profile.launches, profile.allocations) == ((1,), (1,))
-    assert profile.remarks[0][1].startswith(
+    assert remarks_of(profile)[0].startswith(
         "kernels and copies that torch.compile ran to try or compute something: 2, left out"
     )
     on_cpu = profile_of(Recorded(ops))
@@ -490,7 +490,7 @@ def test_kernels_of_graphs_are_not_given_to_a_launch_where_pytorch_tells_no_node
     profile = profile_of(Recorded(ops, calls, [done(1, 3), *nodes]))
     assert numbers(profile) == {"MatMul": (1, 3), "mine": (4, 400)}
     assert profile.stats("(unlinked)").calls == (4,)
-    assert profile.remarks[0][1].startswith("1 launch of CUDA graphs without work of their own, and kernels")
+    assert remarks_of(profile)[0].startswith("1 launch of CUDA graphs without work of their own, and kernels")
 
 
 def test_what_another_thread_was_launching_when_the_window_ended_is_not_lost() -> None:
@@ -507,8 +507,8 @@ def test_code_that_was_loaded_onto_the_gpu_is_said_of_its_round() -> None:
     log.mark()
     log.mark()
     torch_cuda.fill(log, Recorded([], [call(1, 5), call(2, 25, "cuLibraryLoadData")], [done(1, 3)]), span([0, 20]))
-    ((interval, text),) = log.freeze().remarks
-    assert (interval, text.partition(":")[0]) == (2, "code was compiled for the GPU or loaded onto it")
+    ((interval, remark),) = log.freeze().remarks
+    assert (interval, remark.text.partition(":")[0]) == (2, "code was compiled for the GPU or loaded onto it")
 
 
 def test_code_that_a_first_launch_loaded_is_said_too() -> None:
@@ -1072,7 +1072,7 @@ def test_gpus_that_the_program_chooses_too_late_are_said_to_be_ignored(gpu: Gpu)
     gpu.ignored = "CUDA_VISIBLE_DEVICES is '1', and was None"
     with window() as found:
         pass
-    assert [text for _, text in found[0].remarks] == [gpu.ignored]
+    assert remarks_of(found[0]) == [gpu.ignored]
 
 
 @pytest.mark.torch

@@ -20,7 +20,7 @@ from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites import line_tracer
 from pytest_opprof.sites.chains import Chains
 
-from ....conftest import HAS_TORCH
+from ....conftest import HAS_TORCH, remarks_of
 from ....sites import truth
 
 pytestmark = pytest.mark.torch
@@ -310,7 +310,7 @@ def test_where_too_many_lines_run_the_rest_has_none_and_that_is_said(monkeypatch
     profile = profiled(body, Chains())
     assert [bool(site and site.frames) for site, _ in profile.sites("Cast")] == [True, False]
     assert sum(profile.sites("Cast").values()) == 2
-    ((_, said),) = profile.remarks
+    (said,) = remarks_of(profile)
     assert said == "source lines are known only for the first 20 executed lines"
 
 
@@ -324,7 +324,7 @@ def test_a_program_that_traces_lines_itself_is_told() -> None:
         x.double()
 
     before = sys.gettrace()
-    said = [text for _, text in profiled(body, Chains()).remarks]
+    said = remarks_of(profiled(body, Chains()))
     sys.settrace(before)
     told = ["source lines may be wrong: something else traced lines (sys.settrace)"]
     assert said == (told if sys.version_info < (3, 12) else [])
@@ -341,7 +341,7 @@ def test_beside_a_debugger_there_are_ops_without_lines_and_that_is_said() -> Non
         profile = profiled(lambda: x.double(), Chains())
     finally:
         sys.settrace(before)
-    ((_, said),) = profile.remarks
+    (said,) = remarks_of(profile)
     assert said.startswith("source lines are unknown: ")
     assert said.endswith("traces this thread, as a debugger does; call sites beside it need Python 3.12 or newer")
     assert profile.stats("Cast").most_calls == 1

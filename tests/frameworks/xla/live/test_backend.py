@@ -20,6 +20,7 @@ from pytest_opprof.measure.window import Window
 from pytest_opprof.testing import check_backend
 from pytest_opprof.timeline.window import timeline_of
 
+from ....conftest import remarks_of
 from .jax_measured import DEVICES, calls, measured, opcodes, start
 
 pytestmark = pytest.mark.jax
@@ -154,7 +155,7 @@ def test_compiling_counts_by_its_name_and_takes_no_time_of_the_ops() -> None:
     profile = measured(*[lambda x=x: triple(x) for x in arrays])
     assert profile.stats("jax::compile").calls == (1, 0, 1)
     assert profile.stats("Mul").device_ns == profile.total.device_ns
-    said = {(step, text) for step, text in profile.remarks if "again" not in text}
+    said = {(step, each.text) for step, each in profile.remarks if "again" not in each.text}
     assert said == {(step, "JAX compiled jit(<lambda>)") for step in (0, 2)}
 
 
@@ -330,7 +331,7 @@ def test_where_jax_is_going_to_start_on_a_gpu_it_is_not_in_use(monkeypatch: pyte
 def again(*bodies: Callable[[], object]) -> tuple[tuple[int, ...] | None, list[str]]:
     backend().begin_test()
     profile = measured(*bodies)
-    return profile.counted("recompilations"), [text for _, text in profile.remarks if "again" in text]
+    return profile.counted("recompilations"), [text for text in remarks_of(profile) if "again" in text]
 
 
 def test_what_is_traced_again_is_counted_and_why() -> None:

@@ -15,6 +15,7 @@ from pytest_opprof.frameworks.xla.hlo_module import HloModule
 from pytest_opprof.frameworks.xla.kernels import kernel
 from pytest_opprof.frameworks.xla.saved import hlo
 
+from ....conftest import remarks_of
 from ..hlo_walk import executed_ops
 from .jax_measured import DEVICES, calls, measured, opcodes, start
 
@@ -195,7 +196,7 @@ def test_a_small_loop_of_unknown_length_is_counted_once_and_that_is_said() -> No
     loop(x)
     profile = measured(lambda: loop(x))
     assert profile.stats("MatMul").calls == (1,)
-    (remark,) = {text for _, text in profile.remarks}
+    (remark,) = set(remarks_of(profile))
     assert remark.endswith("runs the body of a loop in one kernel: counted once, as its number of runs is unknown")
 
 

@@ -18,7 +18,7 @@ from pytest_opprof.frameworks.xla.live.recording import Recording, Span
 from pytest_opprof.frameworks.xla.live.traced import Traced
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
-from pytest_opprof.profile.op_profile import OpProfile
+from pytest_opprof.profile.op_profile import OpProfile, Remark
 from pytest_opprof.sites.chains import UNKNOWN
 
 from ....protobuf_messages import field
@@ -95,7 +95,7 @@ def test_what_was_compiled_counts_by_its_name_alone() -> None:
     assert profile.stats("jax::compile").calls[2] == 1
     assert "jax::compile" not in [stats.op for stats in profile.ops]
     assert profile.total.device_ns == profile_of(window).total.device_ns
-    assert (2, "JAX compiled jit(f)") in profile.remarks
+    assert (2, Remark("JAX compiled jit(f)")) in profile.remarks
 
 
 def without(recording: Recording, **lost: int) -> Recording:

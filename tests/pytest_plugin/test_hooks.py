@@ -14,7 +14,7 @@ from pytest_opprof.machine.load import RUN
 from pytest_opprof.processes.parent import VARIABLE
 from pytest_opprof.processes.this_run import CORE
 from pytest_opprof.pytest_plugin.fixture import TURN
-from pytest_opprof.pytest_plugin.session import register
+from pytest_opprof.pytest_plugin.hooks import register
 
 Registered = Callable[..., pytest.Config]
 
