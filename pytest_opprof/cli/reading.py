@@ -114,6 +114,15 @@ def add_on(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_on(parser: argparse.ArgumentParser, why: str) -> None:
+    """Let ``--on`` be an error that says *why* the command does not take it."""
+
+    def refused(address: str) -> str:
+        raise argparse.ArgumentTypeError(f"{address}: {why}; leave out --on")
+
+    parser.add_argument("--on", type=refused, help=argparse.SUPPRESS)
+
+
 def read(path: Path | Url, asked: Asked) -> tuple[list[tuple[formats.Found, SavedProfile]], list[str]]:
     """Read the profile, or for ``--rank all`` every one, in *path*; return also the reason for each one left out.
 

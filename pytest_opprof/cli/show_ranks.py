@@ -19,6 +19,7 @@ from ..report.tables import style_of
 from ..verdict.question import Side
 from ..verdict.spread import Waits, spread
 from . import reading
+from .remote import Url
 
 
 def answer(
@@ -37,7 +38,7 @@ def answer(
         return None, every
     side: Side = "host" if arguments.side == "host" else "device"
     found = spread([saved for _, saved in profiles], side)
-    ranks = _names([each for each, _ in profiles], arguments.file)
+    ranks = names_of([each for each, _ in profiles], arguments.file)
     if arguments.format == "json":
         return report.plain(found, ranks, side), every
     text = "\n".join(report.text(found, ranks, side, arguments.top, style_of(arguments.format)))
@@ -62,7 +63,7 @@ def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argp
             f"{arguments.file}: profiles of several formats are not compared: {', '.join([source, *others])}. Name a"
             " folder that has profiles of one"
         )
-    names = _names([each for each, _ in profiles], arguments.file)
+    names = names_of([each for each, _ in profiles], arguments.file)
     ranks = [f"rank {each}" if isinstance(each, int) else each for each in names]
     remarks = [f"{rank}: {remark}" for rank, remark in reading.remarks_of_all(ranks, [saved for _, saved in profiles])]
     found = spread([saved for _, saved in profiles])
@@ -71,7 +72,7 @@ def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argp
     return ranks_page.html(found, names, str(arguments.file), source, remarks, without)
 
 
-def _names(found: Sequence[formats.Found], folder: Path) -> list[int] | list[str]:
+def names_of(found: Sequence[formats.Found], folder: Path | Url) -> list[int] | list[str]:
     """Return the names of the profiles: the numbers of their ranks, or their places where two ranks are equal."""
     numbers = [each.rank for each in found if each.rank is not None]
     told_apart = len(set(numbers)) == len(found)

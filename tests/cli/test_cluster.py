@@ -114,6 +114,45 @@ def test_check_judges_all_ranks(ranks: Path, on: str, capsys: pytest.CaptureFixt
     assert alone.out.count("op budget exceeded") == RANKS
 
 
+@pytest.mark.parametrize("words", [[], ["--format=json"], ["--by=dtype", "--top=0"]])
+def test_diff_compares_all_ranks_of_two_folders(
+    ranks: Path, on: str, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    now = shutil.copytree(ranks, ranks.parent / "now")
+    changed = now / "rank4.pt.trace.json"
+    changed.write_text(changed.read_text().replace('"aten::add_"', '"aten::sub_"'))
+    asked = ["diff", str(ranks), str(now), "--rank=all", *words]
+    assert main(asked) == 1
+    alone = capsys.readouterr()
+    assert main([*asked, on]) == 1
+    assert capsys.readouterr() == alone
+    assert "rank 4" in alone.out
+
+
+def test_diff_compares_one_rank(ranks: Path, on: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["diff", str(ranks), "--base-rank=0", "--rank=5", "--format=json"]
+    assert main(words) == main([*words, on])
+    alone, read_there = capsys.readouterr().out.split("\n}\n")[:2]
+    assert alone == read_there != ""
+
+
+def test_diff_reads_urls_on_workers(
+    bucket: Any, ranks: Path, cluster: Any, on: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from distributed import Client
+
+    bucket.put(str(ranks), "traces/diff", recursive=True)
+    aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2)
+        client.run(with_environment, aws)
+    words = ["--rank=all", "--format=json"]
+    local = out(capsys, "diff", ranks, ranks, *words).replace(str(ranks), "s3://traces/diff")
+    assert out(capsys, "diff", "s3://traces/diff", "s3://traces/diff", *words, on) == local
+    said = err(capsys, "diff", "s3://traces/diff", "s3://traces/diff", "--rank=3", on)
+    assert "when everything ran is read on this machine: leave out --on" in said
+
+
 @pytest.mark.parametrize("with_cluster", [True, False])
 def test_a_rank_that_cannot_be_read_is_named_and_with_partial_the_others_are_shown(
     ranks: Path, on: str, capsys: pytest.CaptureFixture[str], with_cluster: bool

@@ -16,27 +16,25 @@ RANKS = DATA / "torch-ranks"
 """Three ranks: rank 1 has one more MatMul a step, rank 2 two Casts."""
 
 
+def write_rank(folder: Path, rank: int, *spans: tuple[str, int, int]) -> None:
+    """Write the trace of a rank: the name of each op, its begin and its duration in us."""
+    events = [
+        {"ph": "X", "cat": "user_annotation" if "gloo" in name else "cpu_op", "name": name, "pid": 1, "tid": 1}
+        | {"ts": begin, "dur": us}
+        for name, begin, us in spans
+    ]
+    header = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "pg_config": [{}]}}
+    folder.mkdir(exist_ok=True)
+    (folder / f"{rank}.pt.trace.json").write_text(json.dumps({**header, "traceEvents": events}), "utf-8")
+
+
 @pytest.fixture
 def twenty(tmp_path: Path) -> Path:
     """Twenty ranks, made by hand: rank 7 computes for longest, rank 5 comes last and has a Cos more."""
     for rank in range(20):
-        spans = [("aten::mm", 1, 900 if rank == 7 else 100), ("aten::copy_", 902, 5)]
-        spans += [("aten::cos", 910, 3)] if rank == 5 else []
-        spans += [("gloo:all_reduce", 920, 10 if rank == 5 else 800 + rank)]
-        events = [
-            {
-                "ph": "X",
-                "cat": "user_annotation" if "gloo" in name else "cpu_op",
-                "name": name,
-                "pid": 1,
-                "tid": 1,
-                "ts": ts,
-                "dur": dur,
-            }
-            for name, ts, dur in spans
-        ]
-        header = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "pg_config": [{}]}}
-        (tmp_path / f"{rank}.pt.trace.json").write_text(json.dumps({**header, "traceEvents": events}), "utf-8")
+        ops = [("aten::mm", 1, 900 if rank == 7 else 100), ("aten::copy_", 902, 5)]
+        cos = [("aten::cos", 910, 3)] if rank == 5 else []
+        write_rank(tmp_path, rank, *ops, *cos, ("gloo:all_reduce", 920, 10 if rank == 5 else 800 + rank))
     return tmp_path
 
 
