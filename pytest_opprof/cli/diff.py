@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TraceError, UsageError
+from ..machine.ranks import MANY
 from ..report.colours import TextLine, show
 from ..report.tables import Style, Table, document, json, style_of
 from ..units import plural
@@ -51,6 +52,7 @@ def add(commands: Any) -> None:
         help="the shards of the run now, after the shards before",
     )
     reading.add_source(parser)
+    reading.add_on(parser)
     add_argument = parser.add_argument
     add_argument("--base-steps", metavar="STEPS", help="other steps of the profile before")
     add_argument("--base-rank", "--against-rank", metavar="N", help="another rank of the profile before")
@@ -119,10 +121,12 @@ def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     before_asked = replace(asked, rank=rank, steps=steps, stage=arguments.base_stage or arguments.stage, quiet=False)
     base, now = sides(before, before_asked, arguments.by), sides(after or before, asked, arguments.by)
     kinds = {base.kind, now.kind}
-    if kinds != {"profile"} and arguments.by != "type":
+    if not kinds <= {"profile", "ranks"} and arguments.by != "type":
         raise UsageError(f"--by {arguments.by}: only profiles tell ops apart so; a run or a baseline has canonical ops")
-    for flag in ("steps", "rank", "stage", "base_steps", "base_rank", "base_stage"):
-        if "profile" not in kinds and getattr(arguments, flag) is not None:
+    if "ranks" in kinds and len(kinds) > 1:
+        raise UsageError("--rank all: each rank is compared with the same rank of another folder, or in other steps")
+    for flag in ("steps", "rank", "stage", "base_steps", "base_rank", "base_stage", "on"):
+        if kinds.isdisjoint(("profile", "ranks")) and getattr(arguments, flag) is not None:
             raise UsageError(f"--{flag.replace('_', '-')}: is for profiles, not for runs and baselines")
     return base, now
 
@@ -243,7 +247,7 @@ class _OfProfiles:
 
 @dataclass(frozen=True, slots=True)
 class _OfRuns:
-    """Two runs or baselines: the windows that both have, as a run tells them."""
+    """Two runs or baselines, or the ranks of two folders: the windows that both have, as a run tells them."""
 
     base: Side
     now: Side
@@ -306,8 +310,11 @@ class _OfRuns:
             yield TextLine(style.write(f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}"))
         top = 5 if self.arguments.top is None else self.arguments.top
         shown = Shown(top=top, every_op=top == 0, more="-t 0 shows them", style=style)
+        left_out = self._left_out(top)
         for (test, _), window in self.windows.items():
             title = titled(test, window.name)
+            if test in left_out:
+                continue
             if window.findings:
                 yield from [*failure(test, [window], None, shown), TextLine("")]
             elif window.verdict is Verdict.NOISY:
@@ -315,23 +322,40 @@ class _OfRuns:
             elif window.untimed:
                 yield TextLine(style.write(f"{title}: times not compared: {window.untimed}"))
             yield from (TextLine(style.write(f"{title}: {line}")) for line in window.remarks)
+        if left_out:
+            names = ", ".join(left_out[:MANY]) + (", ..." if len(left_out) > MANY else "")
+            yield TextLine(
+                style.write(f"{plural(len(left_out), 'more rank')} with findings (-t 0 shows them): {names}")
+            )
         for path, keys in self._only():
             yield from (TextLine(style.write(f"only in {path}: {titled(*key)}")) for key in keys)
         words = [status([window]) for window in self.windows.values()]
         counted = [f"{words.count(word)} {said}" for word, said in WORDS.items() if word in words]
         judged = sum(window.times_judged for window in self.windows.values())
-        total = f"{plural(len(self.windows), 'window')} compared, {judged} by time, {words.count('ok')} ok"
+        what = "rank" if self.now.kind == "ranks" else "window"
+        total = f"{plural(len(self.windows), what)} compared, {judged} by time, {words.count('ok')} ok"
         yield TextLine(f"opprof: {', '.join([total, *counted])}")
 
     def is_worse(self) -> bool:
-        """Tell whether the second is worse. Raises UsageError where no times could be compared."""
+        """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""
         from ..verdict.verdicts import Verdict
 
         windows = self.windows.values()
         worse = any(window.findings for window in windows)
+        if self.base.is_cut or (self.now.is_cut and not worse):
+            raise TraceError("a rank was not read, or in part, so opprof cannot tell whether the ranks are worse")
+        untimed = [f"{test}: {window.untimed}" for (test, _), window in self.windows.items() if window.untimed]
+        if self.now.kind == "ranks" and untimed and not worse:
+            raise UsageError(f"{len(untimed)} ranks have no times that can be compared; the first is {untimed[0]}")
         if not worse and all(window.untimed and window.verdict is Verdict.INCOMPARABLE for window in windows):
             raise UsageError("no times could be compared, so opprof cannot tell whether the second run is slower")
         return worse
+
+    def _left_out(self, top: int) -> list[str]:
+        """Return the ranks that are worse, too, but of more than *top* are only named."""
+        if self.now.kind != "ranks" or not top:
+            return []
+        return [test for (test, _), window in self.windows.items() if window.findings][top:]
 
     def _only(self) -> list[tuple[Path, list[tuple[str, str]]]]:
         """Return the windows that only one side has, of each side."""

@@ -11,6 +11,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import UsageError
 from ..profile.environment_json import EnvironmentJson
 from ..profile.op_counts import counts_of
+from ..profile.saved import SavedProfile
 from ..profile.timings import OUTSIDE, ProcessTimes, run_of
 from ..results.test_id import split_id
 from ..results.window_result import BODY, OpResult, WindowNumbers, total_of
@@ -19,6 +20,7 @@ from . import reading
 from .diff_whole import Whole, whole_of
 from .opened import BaselineFile, Opened, Profiles, RunFile, opened
 from .reading import Asked
+from .show_ranks import names_of
 
 By = Literal["type", "name", "dtype", "shape", "site"]
 
@@ -71,9 +73,9 @@ class Side:
     """One of the two."""
 
     path: Path
-    kind: Literal["profile", "run", "baseline"]
+    kind: Literal["profile", "ranks", "run", "baseline"]
     windows: Mapping[tuple[str, str], Kept]
-    """By test and window; a profile is one."""
+    """By test and window; a profile is one, and each of several ranks, whose names are in place of tests."""
     source: str = ""
     """The tool that wrote a profile."""
     is_cut: bool = False
@@ -151,7 +153,7 @@ def sides(files: Sequence[Path], asked: Asked, by: By) -> Side:
 
 def _side(given: Opened, asked: Asked, by: By) -> Side:
     if isinstance(given, Profiles):
-        return _of_profile(given, asked, by)
+        return _of_ranks(given, by) if asked.rank == "all" else _of_profile(given, asked, by)
     if isinstance(given, BaselineFile):
         content = given.content
         environment = EnvironmentJson.of(content.environment)
@@ -174,15 +176,27 @@ def _side(given: Opened, asked: Asked, by: By) -> Side:
 
 def _of_profile(given: Profiles, asked: Asked, by: By) -> Side:
     found, saved = given.one("diff")
+    kept = {("", BODY): _kept(given.path, saved, by)}
+    whole = whole_of(found, saved, asked)
+    return Side(given.path, "profile", kept, saved.source, saved.is_cut, whole=whole)
+
+
+def _of_ranks(given: Profiles, by: By) -> Side:
+    names = names_of([found for found, _ in given.each], given.path)
+    ranks = [f"rank {name}" if isinstance(name, int) else name for name in names]
+    kept = {(rank, BODY): _kept(given.path, saved, by) for rank, (_, saved) in zip(ranks, given.each)}
+    is_cut = bool(given.left_out) or any(saved.is_cut for _, saved in given.each)
+    return Side(given.path, "ranks", kept, is_cut=is_cut)
+
+
+def _kept(path: Path, saved: SavedProfile, by: By) -> Kept:
+    """Return a profile as a window."""
     if by == "site":
-        reading.check_sites(given.path, saved)
+        reading.check_sites(path, saved)
     profile = saved.profile(by=by)
     run = run_of(profile, wall=False)
     numbers = WindowNumbers.of(BODY, profile)
-    entry = WindowBaseline(counts_of(profile), {"": (run,)} if run else {}, facts=numbers.fact_ranges)
-    kept = {("", BODY): Kept(numbers, entry)}
-    whole = whole_of(found, saved, asked)
-    return Side(given.path, "profile", kept, saved.source, saved.is_cut, whole=whole)
+    return Kept(numbers, WindowBaseline(counts_of(profile), {"": (run,)} if run else {}, facts=numbers.fact_ranges))
 
 
 def _numbers(window: str, environment: EnvironmentJson, entry: WindowBaseline) -> WindowNumbers:

@@ -23,14 +23,15 @@ _LEAST_SHARE = 0.0025
 
 def judged(base: Side, now: Side, arguments: argparse.Namespace) -> dict[tuple[str, str], JudgedWindow]:
     """Return the windows that both sides have, judged. Raises UsageError where they have none in common."""
-    of_profiles = "profile" in (base.kind, now.kind)
+    of_profiles = not {"profile", "ranks"}.isdisjoint((base.kind, now.kind))
     tolerances = _of_profiles(arguments) if of_profiles else STORED.with_given(vars(arguments), _flag)
-    if of_profiles:
+    if "profile" in (base.kind, now.kind):
         pairs = {("", ""): (base.only(arguments.test, arguments.window), now.only(arguments.test, arguments.window))}
     else:
         pairs = {key: (base.windows[key], after) for key, after in now.windows.items() if key in base.windows}
     if not pairs:
-        raise UsageError(f"{base.path} and {now.path}: have no window of any test in common")
+        what = "rank" if now.kind == "ranks" else "window of any test"
+        raise UsageError(f"{base.path} and {now.path}: have no {what} in common")
     top = 0 if of_profiles else 5 if arguments.top is None else arguments.top
     found = {}
     for key, (before, after) in pairs.items():

@@ -6,13 +6,14 @@ import argparse
 import gc
 import mmap
 import multiprocessing
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import TraceError, UsageError
 from ..escaping import terminal
@@ -21,7 +22,9 @@ from ..frameworks.files.place import Place
 from ..frameworks.live.registry import learn_names
 from ..machine.garbage import uncollected
 from ..machine.identity import usable_cores
+from ..machine.ranks import MANY
 from ..profile.saved import SavedProfile
+from ..units import plural
 from ..verdict import query
 from ..verdict.question import in_steps
 from .remote import Url, location
@@ -52,6 +55,7 @@ _INFLATES = 10
 _SHOWS_PROGRESS = 20_000_000
 """Bytes: a smaller file is read in less than a tenth of a second."""
 
+_Name = TypeVar("_Name")
 How = tuple[bool, bool, "Path | None"]
 """Whether in part, whether with sites, and the model."""
 
@@ -110,6 +114,15 @@ def add_on(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_on(parser: argparse.ArgumentParser, why: str) -> None:
+    """Let ``--on`` be an error that says *why* the command does not take it."""
+
+    def refused(address: str) -> str:
+        raise argparse.ArgumentTypeError(f"{address}: {why}; leave out --on")
+
+    parser.add_argument("--on", type=refused, help=argparse.SUPPRESS)
+
+
 def read(path: Path | Url, asked: Asked) -> tuple[list[tuple[formats.Found, SavedProfile]], list[str]]:
     """Read the profile, or for ``--rank all`` every one, in *path*; return also the reason for each one left out.
 
@@ -142,8 +155,8 @@ def read(path: Path | Url, asked: Asked) -> tuple[list[tuple[formats.Found, Save
     for why in left_out:
         print(f"opprof: left out: {terminal(why)}", file=sys.stderr)
     profiles = [(each, saved) for each, saved in zip(found, read) if not isinstance(saved, TraceError)]
-    for each, saved in () if asked.quiet else profiles:
-        for remark in remarks(saved):
+    if not asked.quiet:
+        for each, remark in remarks_of_all([each for each, _ in profiles], [saved for _, saved in profiles]):
             say(each, remark)
     steps = asked.steps
     return [(each, saved if steps is None else in_steps(saved, steps)) for each, saved in profiles], left_out
@@ -326,6 +339,23 @@ def _bounded(path: Path) -> Iterator[None]:
 def remarks(saved: SavedProfile) -> list[str]:
     """Return the remarks on a profile."""
     return [*saved.remarks, *query.untimed(saved)]
+
+
+def remarks_of_all(names: Sequence[_Name], profiles: Sequence[SavedProfile]) -> list[tuple[_Name, str]]:
+    """Return the remarks on all *profiles*, with their names.
+
+    Of more than `MANY` profiles, remarks that differ only by numbers are the first one and the number of others.
+    """
+    every = [(name, remark) for name, saved in zip(names, profiles) for remark in remarks(saved)]
+    if len(profiles) <= MANY:
+        return every
+    alike: dict[str, list[tuple[_Name, str]]] = {}
+    for name, remark in every:
+        alike.setdefault(re.sub(r"\d[\d.]*", "N", remark), []).append((name, remark))
+    return [
+        (name, f"{remark} (similar in {plural(len(others), 'more profile')})" if others else remark)
+        for (name, remark), *others in alike.values()
+    ]
 
 
 def check_sites(path: object, saved: SavedProfile) -> None:

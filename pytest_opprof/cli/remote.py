@@ -135,7 +135,7 @@ def copied(arguments: argparse.Namespace) -> Iterator[None]:
     """
     urls = [name for name, value in vars(arguments).items() if any(isinstance(each, Url) for each in _listed(value))]
     if getattr(arguments, "on", None):
-        urls = [name for name in urls if name != "file"]  # workers copy it, each its part
+        urls = [name for name in urls if name not in ("file", "files", "now")]  # workers copy them, each its part
     if not urls:
         yield
         return

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from . import reading
 from .opened import RunFile, opened
 from .reading import Asked
 from .remote import location
@@ -19,6 +20,7 @@ def add(commands: Any) -> None:
         "runs", type=location, nargs="+", metavar="RUN.json", help="the JSON of pytest --opprof-json=RUN.json"
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html")
+    reading.refuse_on(parser, "the JSON of a run has kilobytes for each rank, which this machine reads")
     parser.set_defaults(run=_run)
 
 

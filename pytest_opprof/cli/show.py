@@ -59,12 +59,12 @@ def _run(arguments: argparse.Namespace) -> bool:
         reading.check_sites(found, saved)
     if listed:
         _refuse_others(arguments, listed)
-    answers = [_answer(found, saved, arguments, listed) for found, saved in profiles]
+    together, shown = (None, range(len(profiles))) if listed else show_ranks.answer(profiles, arguments)
+    answers = [_answer(*profiles[index], arguments, listed) for index in shown]
     if not listed:
         show_ops.check_matches([saved for _, saved in profiles], arguments)
     if arguments.kernels:
         _check_kernels([saved for _, saved in profiles], arguments)
-    together = None if listed else show_ranks.answer(profiles, arguments)
     if arguments.format == "json":
         of_all = {**({"spread": together} if together else {}), "ranks": answers}
         print(document(of_all if arguments.rank == "all" else answers[0]))

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 
+MANY = 16
+"""More ranks than a table has room for as columns, or a reader as rows: the slowest and the latest are shown."""
+
 
 class Rank(NamedTuple):
     """One of *size* processes that run the same program."""

@@ -113,6 +113,8 @@ class Collective(NamedTuple):
     """The ranks that do it together, the same text on all of them; None if unknown."""
     step: int = 0
     duration_ns: float = 0
+    kind: str = ""
+    """The name of such groups in the program, ``tp`` or ``dp``; empty if unknown."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ..profile.saved import OUTSIDE, Collective, SavedProfile, op_of
+from ..profile.saved import OUTSIDE, Collective, SavedProfile, communicates, op_of
 from . import query
 from .question import Question, Side, in_step_numbers
 
@@ -68,6 +68,32 @@ class OpTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class InSteps:
+    """The times of each rank in each step."""
+
+    steps: tuple[str, ...]
+    """The label of each step."""
+    total: str
+    """The name of the total that is summed: one of `TOTALS`."""
+    time_ns: tuple[tuple[float, ...], ...]
+    """By rank, and by step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that communicate with each other."""
+
+    kind: str
+    """``tp`` or ``dp``, as the program called it; empty if unknown."""
+    ranks: tuple[int, ...]
+    collectives: int
+    waited_ns: float
+    """By all of them, together."""
+    latest: int
+    """The rank that the others waited for most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Waits:
     """Who waited for whom. The rank with the shortest time in a collective came last, and the others waited for it by
     their extra time: all end at about the same time, the assumption of HolisticTraceAnalysis for its stragglers.
@@ -77,15 +103,32 @@ class Waits:
     """The number of collectives with at least two ranks."""
     taken_ns: tuple[float, ...]
     """The time of the collectives on each rank."""
-    waited_ns: tuple[tuple[float, ...], ...]
-    """The time that each rank waited for each of the ranks."""
+    waited_ns: tuple[Mapping[int, float], ...]
+    """The time that each rank waited, by the rank that it waited for: of thousands it waits for few."""
     came_last: tuple[int, ...]
     """The number of collectives in which each rank came last, and another waited `FLOOR_NS` or more."""
+    in_steps_ns: tuple[tuple[float, ...], ...]
+    """The time that each rank waited in each step."""
+    groups: tuple[Group, ...]
+    """The groups of at least two ranks, the ones that waited longest first."""
 
     @property
     def held_up_ns(self) -> tuple[float, ...]:
         """The time that the others waited for each rank, together."""
-        return tuple(map(sum, zip(*self.waited_ns)))
+        sums = [0.0] * len(self.waited_ns)
+        for waited in self.waited_ns:
+            for rank, ns in waited.items():
+                sums[rank] += ns
+        return tuple(sums)
+
+    @property
+    def told_groups(self) -> tuple[Group, ...]:
+        """The groups, if there are several, or the program has a name for the only one."""
+        return self.groups if len(self.groups) > 1 or self.groups[0].kind else ()
+
+    def mostly_for(self, rank: int) -> tuple[int, float] | None:
+        """Return the rank that *rank* waited for most, and how long; None if for none."""
+        return max(self.waited_ns[rank].items(), key=lambda each: each[1], default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +144,30 @@ class Spread:
     """Ops that take notably longer on some rank, the largest difference first; no communication, which is waiting."""
     waits: Waits | str | None
     """Who waited for whom, or why that is unknown; None if ranks do nothing together."""
+    in_steps: InSteps | None
+    """None if some rank has no time, or the ranks have different numbers of steps."""
 
     @property
     def same_steps(self) -> bool:
         """Whether all ranks have the same number of steps; otherwise their calls and times are not comparable."""
         return len({each.steps for each in self.totals}) == 1
+
+    @property
+    def lead(self) -> str | None:
+        """The name of the total by which ranks are slow: the first one that all of them know."""
+        return next((total for total in TOTALS if total in self.between), None)
+
+    @property
+    def slowest_first(self) -> list[int]:
+        """All ranks, the slowest first; in their order if some has no time."""
+        by = [(getattr(each, self.lead) if self.lead else 0) for each in self.totals]
+        return sorted(range(len(by)), key=lambda rank: -by[rank])
+
+    @property
+    def latest_first(self) -> list[int]:
+        """All ranks, the one that others waited for most first; empty if that is unknown."""
+        held_up = self.waits.held_up_ns if isinstance(self.waits, Waits) else ()
+        return sorted(range(len(held_up)), key=lambda rank: -held_up[rank])
 
 
 def spread(ranks: Sequence[SavedProfile], side: Side = "device") -> Spread:
@@ -122,12 +184,14 @@ def spread(ranks: Sequence[SavedProfile], side: Side = "device") -> Spread:
         for saved in ranks
     )
     known = {name: [getattr(each, name) for each in totals] for name in TOTALS}
+    between = {name: _between(values) for name, values in known.items() if None not in values}
     return Spread(
         totals,
-        {name: _between(values) for name, values in known.items() if None not in values},
+        between,
         tuple(_calls(ranks)),
         tuple(_times(ranks, side)),
-        _waits([_collectives(saved) for saved in ranks]),
+        _waits([_collectives(saved) for saved in ranks], max(len(saved.steps) for saved in ranks)),
+        _in_each_step(ranks, between),
     )
 
 
@@ -135,6 +199,23 @@ def _in_steps(saved: SavedProfile) -> SavedProfile:
     if len(saved.steps) > 1 and saved.steps[-1] == OUTSIDE:
         return in_step_numbers(saved, range(len(saved.steps) - 1))
     return saved
+
+
+def _in_each_step(ranks: Sequence[SavedProfile], between: Mapping[str, Between]) -> InSteps | None:
+    total = next((name for name in TOTALS if name in between and name != "communication_ns"), None)
+    if total is None or len({len(saved.steps) for saved in ranks}) > 1:
+        return None
+    if total == "wall_time_ns":
+        return InSteps(ranks[0].steps, total, tuple(tuple(saved.step_ns or ()) for saved in ranks))
+    times = []
+    for saved in ranks:
+        sums = [0.0] * len(saved.steps)
+        for record in saved.records:
+            ns = record.device_ns if total == "device_time_ns" else record.host_ns
+            if ns and not communicates(record):
+                sums[record.step] += ns
+        times.append(tuple(sums))
+    return InSteps(ranks[0].steps, total, tuple(times))
 
 
 def _between(values: Sequence[float]) -> Between:
@@ -183,7 +264,7 @@ def _collectives(saved: SavedProfile) -> Sequence[Collective]:
     ]
 
 
-def _waits(ranks: Sequence[Sequence[Collective]]) -> Waits | str | None:
+def _waits(ranks: Sequence[Sequence[Collective]], steps: int) -> Waits | str | None:
     """Return who waited for whom in the collectives of *ranks*; within a group they match by order."""
     groups: defaultdict[str | None, dict[int, list[Collective]]] = defaultdict(dict)
     for rank, done in enumerate(ranks):
@@ -202,8 +283,11 @@ def _waits(ranks: Sequence[Sequence[Collective]]) -> Waits | str | None:
             " whole steps on all ranks"
         )
     number, taken, last = 0, [0.0] * len(ranks), [0] * len(ranks)
-    waited = [[0.0] * len(ranks) for _ in ranks]
+    waited: list[defaultdict[int, float]] = [defaultdict(float) for _ in ranks]
+    in_steps = [[0.0] * steps for _ in ranks]
+    found: list[Group] = []
     for members in together:
+        held_up = dict.fromkeys(members, 0.0)
         for one in zip(*members.values()):
             times = {rank: each.duration_ns for rank, each in zip(members, one)}
             latest = min(times, key=times.__getitem__)
@@ -211,5 +295,18 @@ def _waits(ranks: Sequence[Sequence[Collective]]) -> Waits | str | None:
             last[latest] += max(times.values()) - times[latest] >= FLOOR_NS
             for rank, ns in times.items():
                 taken[rank] += ns
-                waited[rank][latest] += ns - times[latest]
-    return Waits(number, tuple(taken), tuple(map(tuple, waited)), tuple(last))
+                if ns > times[latest]:
+                    waited[rank][latest] += ns - times[latest]
+                    in_steps[rank][one[0].step] += ns - times[latest]
+                    held_up[latest] += ns - times[latest]
+        first = next(iter(members.values()))
+        worst = max(held_up, key=held_up.__getitem__)
+        found.append(Group(first[0].kind, tuple(members), len(first), sum(held_up.values()), worst))
+    return Waits(
+        number,
+        tuple(taken),
+        tuple(map(dict, waited)),
+        tuple(last),
+        tuple(map(tuple, in_steps)),
+        tuple(sorted(found, key=lambda group: -group.waited_ns)),
+    )

@@ -97,6 +97,10 @@ def test_workers_copy_what_a_url_names_each_its_part(
     assert out(capsys, "show", "s3://traces/run", "--rank=3", "--format=json", on) == out(
         capsys, "show", ranks, "--rank=3", "--format=json"
     )
+    compared = out(capsys, "diff", ranks, ranks, "--rank=all", "--format=json").replace(str(ranks), "s3://traces/run")
+    assert out(capsys, "diff", "s3://traces/run", "s3://traces/run", "--rank=all", "--format=json", on) == compared
+    said = err(capsys, "diff", "s3://traces/run", "s3://traces/run", "--rank=3", on)
+    assert "when everything ran is read on this machine: leave out --on" in said
     bucket.pipe("traces/run/rank9.pt.trace.json", b"")
     assert "rank9.pt.trace.json: is empty or broken" in err(capsys, "show", "s3://traces/run", "--rank=all", on)
     assert main(["show", "s3://traces/run", "--rank=all", "--format=json", "--partial", on]) == 0
@@ -112,6 +116,29 @@ def test_check_judges_all_ranks(ranks: Path, on: str, capsys: pytest.CaptureFixt
     assert main([*words, on]) == 1
     assert capsys.readouterr() == alone
     assert alone.out.count("op budget exceeded") == RANKS
+
+
+@pytest.mark.parametrize("words", [[], ["--format=json"], ["--by=dtype", "--top=0"]])
+def test_diff_compares_all_ranks_of_two_folders(
+    ranks: Path, on: str, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    now = shutil.copytree(ranks, ranks.parent / "now")
+    changed = now / "rank4.pt.trace.json"
+    changed.write_text(changed.read_text().replace('"aten::add_"', '"aten::sub_"'))
+    asked = ["diff", str(ranks), str(now), "--rank=all", *words]
+    assert main(asked) == 1
+    alone = capsys.readouterr()
+    assert main([*asked, on]) == 1
+    assert capsys.readouterr() == alone
+    assert "rank 4" in alone.out
+
+
+def test_diff_compares_one_rank(ranks: Path, on: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["diff", str(ranks), "--base-rank=0", "--rank=5", "--format=json"]
+    code = main(words)
+    alone = capsys.readouterr()
+    assert (main([*words, on]), capsys.readouterr()) == (code, alone)
+    assert alone.out.startswith('{"base": {"source": "PyTorch profiler trace"')
 
 
 @pytest.mark.parametrize("with_cluster", [True, False])

@@ -370,6 +370,7 @@ def test_a_profile_is_not_compared_with_times_of_several_machines(
         (["--by", "shape"], "--by shape: only profiles tell ops apart so"),
         (["--steps", "2"], "--steps: is for profiles, not for runs and baselines"),
         (["--base-rank", "2"], "--base-rank: is for profiles, not for runs and baselines"),
+        (["--on", "dask://127.0.0.1:1"], "--on: is for profiles, not for runs and baselines"),
     ],
 )
 def test_flags_of_profiles_are_no_flags_of_runs(

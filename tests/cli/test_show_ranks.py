@@ -16,6 +16,28 @@ RANKS = DATA / "torch-ranks"
 """Three ranks: rank 1 has one more MatMul a step, rank 2 two Casts."""
 
 
+def write_rank(folder: Path, rank: int, *spans: tuple[str, int, int]) -> None:
+    """Write the trace of a rank: the name of each op, its begin and its duration in us."""
+    events = [
+        {"ph": "X", "cat": "user_annotation" if "gloo" in name else "cpu_op", "name": name, "pid": 1, "tid": 1}
+        | {"ts": begin, "dur": us}
+        for name, begin, us in spans
+    ]
+    header = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "pg_config": [{}]}}
+    folder.mkdir(exist_ok=True)
+    (folder / f"{rank}.pt.trace.json").write_text(json.dumps({**header, "traceEvents": events}), "utf-8")
+
+
+@pytest.fixture
+def twenty(tmp_path: Path) -> Path:
+    """Twenty ranks, made by hand: rank 7 computes for longest, rank 5 comes last and has a Cos more."""
+    for rank in range(20):
+        ops = [("aten::mm", 1, 900 if rank == 7 else 100), ("aten::copy_", 902, 5)]
+        cos = [("aten::cos", 910, 3)] if rank == 5 else []
+        write_rank(tmp_path, rank, *ops, *cos, ("gloo:all_reduce", 920, 10 if rank == 5 else 800 + rank))
+    return tmp_path
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = main.main(arguments)
     return code, *capsys.readouterr()
@@ -74,7 +96,7 @@ def test_json_has_the_same_beside_the_ranks(capsys: pytest.CaptureFixture[str]) 
     assert found["spread"]["between"]["device_time_ns"]["slowest"] == 1
     assert found["spread"]["times"][0]["times_ns"] == [425112, 7478145, 3113302]
     assert found["spread"]["waits"]["came_last"] == [1, 2, 3]
-    assert sum(found["spread"]["waits"]["waited_ns"][0]) == 9006053
+    assert sum(found["spread"]["waits"]["waited_ns"][0].values()) == 9006053
 
 
 def test_collectives_that_are_not_the_same_tell_nothing_about_waiting(
@@ -150,3 +172,33 @@ def test_a_limit_holds_for_each_rank(capsys: pytest.CaptureFixture[str]) -> None
     assert code == 1
     assert [f"rank{rank}.pt.trace.json.gz (rank {rank}): within" in out for rank in range(3)] == [True, False, True]
     assert run(capsys, "check", str(RANKS), "--rank", "all", "--budget", "MatMul=6")[0] == 0
+
+
+def test_of_many_ranks_the_slowest_and_the_latest_are_shown_and_the_others_counted(
+    capsys: pytest.CaptureFixture[str], twenty: Path
+) -> None:
+    out = run(capsys, "show", str(twenty), "--rank", "all", "-t", "3")[1]
+    assert out.startswith("20 ranks, the one with the longest device time first\n")
+    assert out.count("\n... and 17 more ranks (-t 0 shows them)\n") == 2
+    assert "\n7       905 us\n" in out
+    assert "which came last in 1; others waited 15.2 ms for it\n\nrank " in out
+    assert "op    ranks 0-4,6-19    rank 5\n" in out
+    assert "\nbelow: the ops of the slowest, fastest, latest rank (--rank N shows another rank, -t 0 all)\n" in out
+    assert out.count("\nPyTorch profiler trace  [torch, cpu]\n") == 3
+    out = run(capsys, "show", str(twenty), "--rank", "all", "-t", "0")[1]
+    assert "more ranks" not in out
+    assert out.count("\nPyTorch profiler trace  [torch, cpu]\n") == 20
+    found = json.loads(run(capsys, "show", str(twenty), "--rank", "all", "--format", "json")[1])
+    assert len(found["ranks"]) == len(found["spread"]["in_steps"]["time_ns"]) == 20
+
+
+def test_remarks_on_many_ranks_that_differ_by_numbers_are_one(capsys: pytest.CaptureFixture[str], twenty: Path) -> None:
+    err = run(capsys, "show", str(twenty), "--rank", "all")[2].splitlines()
+    assert [line for line in err if "shapes were not recorded" in line] == [
+        f"opprof: {twenty / '0.pt.trace.json'} (rank 0): shapes were not recorded (record_shapes=True), so casts look"
+        " like copies (similar in 19 more profiles)"
+    ]
+    assert run(capsys, "show", str(twenty), "--rank", "all", "-o", str(twenty / "all.html"))[0] == 0
+    page = (twenty / "all.html").read_text("utf-8")
+    assert page.count("shapes were not recorded") == 1
+    assert "rank 0: shapes were not recorded" in page

