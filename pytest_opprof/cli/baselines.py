@@ -19,8 +19,8 @@ from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
 from ..baselines.writing import PATIENCE_S, check_inside
 from ..errors import BaselineError, UsageError
-from ..escaping import terminal
 from ..machine.scratch import scratch
+from ..report.escaping import terminal
 from ..units import plural
 
 _MERGE = "bring together the baselines that shards of a run wrote; exit 1, and write nothing, where they disagree"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OpprofError, UsageError
-from ..escaping import terminal
 from ..machine.git import git
 from ..machine.scratch import scratch
+from ..report.escaping import terminal
 from .opened import RunFile, opened
 from .reading import Asked
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..escaping import terminal
+from ..report.escaping import terminal
 from ..report.tables import document as as_json
 from ..units import parse_share
 from ..verdict import query

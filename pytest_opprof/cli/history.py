@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, unknown
-from ..escaping import terminal
+from ..report.escaping import terminal
 from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, style_of, terminal_width
 from ..units import plural
 from .opened import BaselineFolder, opened

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 
 from .. import __version__
 from ..errors import OpprofError
-from ..escaping import terminal
+from ..report.escaping import terminal
 from . import (
     backends,
     baselines,

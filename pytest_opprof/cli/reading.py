@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import TraceError, UsageError
-from ..escaping import terminal
 from ..frameworks.files import formats
 from ..frameworks.files.place import Place
 from ..frameworks.live.registry import learn_names
@@ -24,6 +23,7 @@ from ..machine.garbage import uncollected
 from ..machine.identity import usable_cores
 from ..machine.ranks import MANY
 from ..profile.saved import SavedProfile
+from ..report.escaping import terminal
 from ..units import plural
 from ..verdict import query
 from ..verdict.question import in_steps

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..escaping import terminal
 from ..frameworks.files import formats
 from ..machine.ranks import MANY
 from ..profile.saved import SavedProfile
 from ..report import spread as report
+from ..report.escaping import terminal
 from ..report.tables import style_of
 from ..verdict.question import Side
 from ..verdict.spread import Waits, spread

@@ -14,7 +14,6 @@ from time import monotonic
 import pytest
 
 from ..errors import OpprofError, UsageError
-from ..escaping import terminal
 from ..machine.git import git
 from ..machine.load import Watch
 from ..machine.scratch import scratch
@@ -27,6 +26,7 @@ from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
 from ..processes.turns import SideRun, side_command
 from ..processes.worktree import Worktree, worktree
+from ..report.escaping import terminal
 from ..report.summary import Summary
 from ..results.test_id import split_id
 from ..units import plural

@@ -16,7 +16,6 @@ from ..baselines.stale import Collected, renamed, stale
 from ..baselines.store import Saved, Store
 from ..baselines.update import Updates, by_environment
 from ..errors import BackendError, BaselineError, OpprofError
-from ..escaping import terminal
 from ..machine.git import commit
 from ..machine.load import Watch
 from ..machine.ranks import ranks_named
@@ -25,6 +24,7 @@ from ..processes.pool import Pool
 from ..processes.ranks import Ranks
 from ..processes.recording import CALL_PROCESSES, Recording, is_timed
 from ..report import colours
+from ..report.escaping import terminal
 from ..report.summary import Summary
 from ..results.merging import merged, of_window
 from ..results.plain import converted, plain

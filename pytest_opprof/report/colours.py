@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Literal, NamedTuple, Protocol
 
-from ..escaping import terminal
 from ..verdict.verdicts import Sense
+from .escaping import terminal
 
 Tone = Sense | Literal["title", "command"]
 _COLOURS: Mapping[Tone, tuple[str, int]] = {

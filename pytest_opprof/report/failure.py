@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..escaping import terminal
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, open_trace, titled
 from .accepting import Accepting
 from .colours import TextLine
+from .escaping import terminal
 from .op_table import ranks_table, table
 from .tables import PLAIN, Style
 from .where import where

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..escaping import terminal
 from ..ops.signature import Shape
 from ..profile.saved import SavedKernel
 from ..verdict.question import AggregateBy, Line
+from .escaping import terminal
 from .tables import (
     BYTE_RATE,
     BYTES,

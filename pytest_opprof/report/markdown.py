@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import UsageError
-from ..escaping import markdown as escaped
 from ..profile.range import Range
 from ..results.causes import Cause
 from ..results.run_result import RunResult
@@ -15,6 +14,7 @@ from ..results.test_result import TestResult, counted
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
 from .accepting import Accepting
+from .escaping import markdown as escaped
 from .ranks import RankSpread, rank_spreads, said
 from .tables import COUNT, Column, Kind, Table
 from .tables import markdown as rendered

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..escaping import terminal
 from ..machine.ranks import MANY, ranks_named
 from ..units import format_ns, format_share, plural
 from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, Between, Group, OpCalls, Spread, Waits
+from .escaping import terminal
 from .tables import COUNT, EXACT_TIME, NAME, OP, RELATIVE, TIME, Column, Kind, Style, Table
 
 _ALL = "-t 0 shows them"

@@ -18,11 +18,11 @@ from json import dumps
 from textwrap import TextWrapper, wrap
 from typing import Any, Literal
 
-from ..escaping import csv_cell, terminal
-from ..escaping import markdown as escaped
 from ..units import format_bytes, format_change, format_flops, format_ns, format_share, plural
 from ..verdict.verdicts import Sense
 from .colours import TextLine
+from .escaping import csv_cell, terminal
+from .escaping import markdown as escaped
 
 CUT = "…"
 _GAP = 2

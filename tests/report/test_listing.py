@@ -6,10 +6,10 @@ from json import loads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.escaping import terminal
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
 from pytest_opprof.report import listing
+from pytest_opprof.report.escaping import terminal
 from pytest_opprof.report.tables import MARKDOWN, PLAIN, Style, csv, document, json
 from pytest_opprof.verdict.query import answer
 from pytest_opprof.verdict.question import Line, Question

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_opprof.errors import UsageError
-from pytest_opprof.escaping import markdown as escaped
-from pytest_opprof.escaping import terminal as clean
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
+from pytest_opprof.report.escaping import markdown as escaped
+from pytest_opprof.report.escaping import terminal as clean
 from pytest_opprof.report.failure import Shown, failure
 from pytest_opprof.report.markdown import MOST_BYTES, append, markdown
 from pytest_opprof.results.judged_window import JudgedWindow

@@ -9,11 +9,11 @@ from typing import Any
 
 from ... import __version__
 from ...errors import BackendError
-from ...escaping import terminal
 from ...frameworks.ascend.live import backend as ascend
 from ...frameworks.live.registry import threads_limited
 from ...frameworks.nvidia.live import driver
 from ...machine.allocator import keep_memory
+from ...report.escaping import terminal
 from ...report.tables import document
 from .checks import CHECKS, FAILED, NOT_DECIDED, OK, Found, Subject
 from .workloads import Work, works

@@ -6,9 +6,9 @@ import argparse
 
 from ... import __version__
 from ...errors import BackendError
-from ...escaping import terminal
 from ...frameworks.live.failures import failures_of
 from ...frameworks.live.registry import ensure_available, load
+from ...report.escaping import terminal
 from ...report.tables import document
 from ...testing import promises
 from .checks import FAILED, OK

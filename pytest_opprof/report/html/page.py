@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from ... import __version__, units
 from ...errors import UsageError
-from ...escaping import terminal
 from ...machine.atomic_write import write_atomically
+from ..escaping import terminal
 from . import marks
 
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -9,7 +9,7 @@ from csv import reader
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_opprof.escaping import csv_cell, markdown, terminal
+from pytest_opprof.report.escaping import csv_cell, markdown, terminal
 from pytest_opprof.report.tables import MARKDOWN, PLAIN, Column, Table, csv
 
 NAMES = st.one_of(
