@@ -30,6 +30,8 @@ class SideRun:
     reports: Reports = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     """By file, its collection error."""
+    borrowed: list[str] = field(default_factory=list)
+    """The compiled modules of the other side's tree that it imported."""
 
 
 class Running:
@@ -79,7 +81,10 @@ def joined(pairs: Sequence[Sequence[SideRun]]) -> list[SideRun]:
     """Return pairs that ran different tests as one; each process has collected every test."""
     return [
         SideRun(
-            sides[0].collected, {test: each for side in sides for test, each in side.reports.items()}, sides[0].errors
+            sides[0].collected,
+            {test: each for side in sides for test, each in side.reports.items()},
+            sides[0].errors,
+            list(dict.fromkeys(name for side in sides for name in side.borrowed)),
         )
         for sides in zip(*pairs)
     ]
@@ -195,6 +200,7 @@ def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
 
 
 def _check_place(side: _Side) -> None:
+    side.ran.borrowed = side.asks[2]
     if misplaced := side.asks[1]:
         more = f" and {len(misplaced) - 3} more" if len(misplaced) > 3 else ""
         raise BackendError(

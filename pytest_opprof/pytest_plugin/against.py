@@ -53,6 +53,16 @@ class Against:
         if coverage := config.pluginmanager.get_plugin("_cov"):
             coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Choose one seed for all processes if pytest-randomly is installed and the user chose none.
+
+        Each would draw its own otherwise, and random sizes would differ. The seed is that of the commit, so that
+        results of an earlier run can be compared.
+        """
+        if getattr(self._config.known_args_namespace, "randomly_seed", None) == "default":
+            self._config.option.randomly_seed = int(self._base.commit[:8], 16)
+
     def pytest_report_header(self) -> list[str]:
         """Name the commit that the working tree is compared with."""
         lines = [f"opprof: compared with {self._base}"]
@@ -98,6 +108,12 @@ class Against:
                 if session.shouldstop:
                     raise session.Interrupted(session.shouldstop)
         finally:
+            if compiled := found.first[0].borrowed:
+                more = f" and {len(compiled) - 3} more" if len(compiled) > 3 else ""
+                self._summary.lines.append(
+                    f"opprof: {self._base.name} ran with compiled modules of the working tree, so their changes are not"
+                    f" compared: {', '.join(compiled[:3])}{more}. --opprof-against-install builds them there"
+                )
             self._summary.lines += found.acceptances()
             self._summary.accept = "\n".join(map(terminal, proposed(found.worse)))
         return True
@@ -186,6 +202,7 @@ class Against:
             took_s = monotonic() - begin
         self._confirm_coarse(sides[0], [test for test in tests if found.suspects(test)], found)
         found.check_complete([test.nodeid for test in tests])
+        found.check_compared([test.nodeid for test in tests])
         if failing := [test for test in tests if found.asks_for_lines(test)]:
             say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to look up source lines")
             shards = _shards(failing, len(sides))
@@ -313,7 +330,10 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, e
     lines = []
     for name in ("there", "here"):
         Path(folder, name).mkdir()
-        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *["--opprof-all"][:everything]])
+        seed = getattr(config.option, "randomly_seed", None)
+        chosen = ["--opprof-all"] if everything else []
+        chosen += [] if seed is None else [f"--randomly-seed={seed}"]
+        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *chosen])
     there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():

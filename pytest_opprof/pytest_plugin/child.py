@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -143,7 +144,23 @@ class Side:
 
     def pytest_sessionfinish(self) -> None:
         """Report packages that were imported from a wrong place."""
-        self._parent.ask("bye", list(misplaced(**self._parent.told["trees"])))
+        trees = self._parent.told["trees"]
+        self._parent.ask("bye", list(misplaced(**trees)), list(borrowed(trees["other"])))
+
+
+def borrowed(other: str) -> Iterator[str]:
+    """Yield the compiled modules of the *other* tree: an editable install finds them only where they were built."""
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and is_compiled(file):
+            path = Path(file).resolve()
+            if path.is_relative_to(other) and _INSTALLED.isdisjoint(path.parts):
+                yield name
+
+
+def is_compiled(file: str) -> bool:
+    """Return True for the file of an extension module."""
+    return file.endswith(tuple(EXTENSION_SUFFIXES))
 
 
 def misplaced(own: str, own_first: str, other: str) -> Iterator[str]:
@@ -151,14 +168,19 @@ def misplaced(own: str, own_first: str, other: str) -> Iterator[str]:
     them.
     """
     roots = (Path(own, "src"), Path(own)) if own_first else ()
+    yielded = set()
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if "." in name or not file:
-            continue
+        package, _, inside = name.partition(".")
+        if not file or package in yielded or (inside and not Path(file).is_absolute()):
+            continue  # torch.classes is no file, and calls itself _classes.py
         path = Path(file).resolve()
         installed = not _INSTALLED.isdisjoint(path.parts)
         if path.is_relative_to(own) and not installed:
             continue
-        is_own = any((root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file() for root in roots)
-        if is_own or (path.is_relative_to(other) and not installed):
+        is_own = not inside and any(
+            (root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file() for root in roots
+        )
+        if is_own or (not is_compiled(file) and path.is_relative_to(other) and not installed):
+            yielded.add(package)
             yield f"{name} from {path}"

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from ..baselines.entry import WindowBaseline, entry_of
-from ..errors import BackendError
+from ..errors import BackendError, UsageError
 from ..measure.plan import TestPlan
 from ..processes.recording import CALL_PROCESSES
 from ..processes.turns import SideRun
@@ -136,6 +136,18 @@ class Found:
         if missing := [test for test in tests if test not in self._windows]:
             raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
 
+    def check_compared(self, tests: Sequence[str]) -> None:
+        """Raise UsageError if the revision can import no file of the *tests*, so that none can be compared."""
+        errors = self.first[0].errors
+        if not tests or any(split_id(test)[0] not in errors for test in tests):
+            return
+        file = split_id(tests[0])[0]
+        raise UsageError(
+            f"--opprof-against: nothing was compared, since {self._revision} can import none of the test files; the"
+            f" first is {file} ({errors[file]}). Install a package that is built, or that generates files, there:"
+            " --opprof-against-install='pip install --no-deps .'"
+        )
+
     def is_open(self, test: TestRun) -> bool:
         """Return True if more pairs could change a verdict, or tell whether extra calls vary."""
         pairs, plan = self._windows.get(test.nodeid, []), test.plan
@@ -155,6 +167,8 @@ class Found:
         """Yield the reports of a test: the working tree's, with the outcome of the comparison."""
         for data in self.first[1].reports.get(test.nodeid, []):
             report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
+            if isinstance(report.longrepr, list):
+                report.longrepr = tuple(report.longrepr)  # JSON has no tuples; pytest -v wants that of a skip
             # A test that exceeds its budget failed in the fresh process already, without a comparison.
             if report.when == "call" and hasattr(report, "opprof") and not report.skipped:
                 found = [] if report.passed else converted(report.opprof, TestRecord).findings

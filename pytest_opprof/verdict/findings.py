@@ -152,9 +152,11 @@ def with_consequences(findings: Sequence[Finding], rows: Mapping[str, Row], then
         if each.op in followers and each.is_regression:
             continue
         told.append(each)
-        for (before, after), ops in below.get(each.op or "", {}).items() if each.is_regression else ():
+        for (_, after), ops in below.get(each.op or "", {}).items() if each.is_regression else ():
             run, too = ("runs" if len(ops) == 1 else "run"), ("" if each.op == CAST else ", too")
-            text = f"  {listed(ops)} now {run} in {after} ({then}: {before}){too}"
+            # Not the dtype that the cast is from: a bool became float32 where the ops had been float16.
+            was = {_change(rows[op])[0] for op in ops}
+            text = f"  {listed(ops)} now {run} in {after}{f' ({then}: {was.pop()})' if len(was) == 1 else ''}{too}"
             told.append(Finding(Verdict.WIDER.value, None, text))
     return told
 

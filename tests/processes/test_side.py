@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_opprof.processes.child import Child
-from pytest_opprof.pytest_plugin.child import misplaced
+from pytest_opprof.pytest_plugin.child import borrowed, misplaced
 
 from .conftest import AsChild
 
@@ -89,8 +90,8 @@ def test_what_cannot_be_collected_is_said_with_the_cause(side: Side, pytester: p
 
 def test_at_its_end_it_says_what_it_took_from_the_other_tree(side: Side, pytester: pytest.Pytester) -> None:
     asked = side("test_b", trees={**NOWHERE, "other": str(pytester.path)})
-    assert asked[-1] == ["bye", [f"test_m from {pytester.path / 'test_m.py'}"]]
-    assert side("test_b")[-1] == ["bye", []]
+    assert asked[-1] == ["bye", [f"test_m from {pytester.path / 'test_m.py'}"], []]
+    assert side("test_b")[-1] == ["bye", [], []]
 
 
 def test_it_ends_where_nobody_takes_turns_any_more(pytester: pytest.Pytester, as_child: AsChild) -> None:
@@ -144,6 +145,18 @@ def test_a_package_is_named_without_the_modules_in_it(trees: Trees) -> None:
     for name in ("mine", "mine.part"):
         trees.imported(name, trees.other / "mine" / "__init__.py")
     assert len(trees.misplaced()) == 1
+
+
+def test_a_module_of_the_other_tree_in_a_package_of_the_own_one_is_named_and_a_compiled_one_is_borrowed(
+    trees: Trees,
+) -> None:
+    trees.imported("mine", trees.own / "mine" / "__init__.py")
+    trees.imported("mine.part", trees.other / "mine" / "part.py")
+    compiled = trees.other / "mine" / f"fast{EXTENSION_SUFFIXES[0]}"
+    trees.imported("mine.fast", compiled)
+    trees.imported("other.fast", trees.other / ".venv" / "site-packages" / compiled.name)
+    assert trees.misplaced() == [f"mine.part from {trees.other / 'mine' / 'part.py'}"]
+    assert list(borrowed(str(trees.other))) == ["mine.fast"]
 
 
 @pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])

@@ -71,7 +71,7 @@ def side(
                 parent.ask("turn")
                 log.append(f"{name} {test}")
             parent.ask("end", test, [{"of": name}])
-        parent.ask("bye", list(misplaced))
+        parent.ask("bye", list(misplaced), [])
 
     return run
 
@@ -135,7 +135,7 @@ def test_a_side_that_ends_early_is_named_with_the_last_that_it_printed(sides: Si
 
 def test_a_side_that_did_not_collect_is_named(sides: Sides) -> None:
     def broken(parent: Parent) -> None:
-        parent.ask("bye", [])
+        parent.ask("bye", [], [])
 
     with pytest.raises(BackendError, match=r"^now ended early"):
         take_turns(sides(side("A", [], {"t": 1}), broken), ["t"])
@@ -146,7 +146,7 @@ def test_a_side_that_skips_the_rest_of_its_tests_is_named(sides: Sides) -> None:
 
     def stops(parent: Parent) -> None:
         parent.ask("tests", ["t"], {})
-        parent.ask("bye", [])
+        parent.ask("bye", [], [])
 
     with pytest.raises(BackendError, match=r"^now ended early"):
         take_turns(sides(side("A", [], {"t": 1}), stops), ["t"])

@@ -324,6 +324,62 @@ def test_a_file_that_the_revision_cannot_import_has_nothing_to_compare_with(repo
 
 @pytest.mark.slow
 @pytest.mark.processes
+def test_where_the_revision_imports_no_test_file_nothing_was_compared(repository: pytest.Pytester) -> None:
+    # As with a file that a package generates when it is installed, and git ignores.
+    (repository.path / ".gitignore").write_text("version.py\n")
+    (repository.path / "version.py").write_text("")
+    (repository.path / "test_m.py").write_text("import version\n" + TEST)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "generated")
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "*nothing was compared, since HEAD can import none of the test files; the first is test_m.py"
+            " (ModuleNotFoundError: No module named 'version')*--opprof-against-install='pip install --no-deps .'"
+        ]
+    )
+
+
+RANDOM = """\
+import random, pytest
+from pytest_opprof.backends import fake
+@pytest.mark.parametrize("number", range(5))
+def test_random(number):
+    for _ in range(random.randrange(1, 1000)): fake.launch("MatMul")
+@pytest.mark.skip(reason="not today")
+def test_skipped(): pass
+def test_skips(): pytest.skip("not now")
+"""
+SEEDING = """\
+import random, pytest
+# As pytest-randomly does: a seed for each process that gets none.
+def pytest_addoption(parser):
+    parser.addoption("--randomly-seed", default="default")
+def pytest_configure(config):
+    if config.option.randomly_seed == "default":
+        config.option.randomly_seed = random.Random().getrandbits(32)
+@pytest.fixture(autouse=True)
+def seeded(request):
+    random.seed(int(request.config.option.randomly_seed))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_both_sides_have_the_seed_of_pytest_randomly_and_skips_are_told(repository: pytest.Pytester) -> None:
+    (repository.path / "conftest.py").write_text(SEEDING)
+    (repository.path / "test_m.py").write_text(RANDOM)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "random sizes")
+    run(repository, "--opprof-all", "-v", "-p", "cacheprovider").assert_outcomes(passed=5, skipped=2)
+    # The results of that run are those of the base, and those of another seed are not.
+    run(repository, "--opprof-all", "-v", "-p", "cacheprovider").assert_outcomes(passed=5, skipped=2)
+    run(repository, "--opprof-all", "--randomly-seed=7").assert_outcomes(passed=5, skipped=2)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_a_revision_to_compare_with_is_reason_enough_to_measure(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     options = [option for option in AGAINST if option != "--opprof"]

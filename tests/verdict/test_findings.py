@@ -33,6 +33,15 @@ def test_a_new_cast_and_the_ops_in_its_dtype_are_one_finding() -> None:
     ]
 
 
+def test_the_ops_below_a_cast_were_in_their_own_dtype_and_not_in_that_of_what_is_cast() -> None:
+    cast = {"Cast": {"bool->float32": 1}}
+    half, single = ({op: {dtype: 1} for op in ("MaxPool", "Mul")} for dtype in ("float16", "float32"))
+    told_of_half = "  MaxPool, Mul now run in float32 (baseline: float16)"
+    assert told(half, {**single, **cast}) == ["Cast: 1 call (baseline: 0)", told_of_half]
+    mixed = {**half, "Mul": {"bfloat16": 1}}
+    assert told(mixed, {**single, **cast}) == ["Cast: 1 call (baseline: 0)", "  MaxPool, Mul now run in float32"]
+
+
 def test_an_op_in_another_dtype_than_the_cast_makes_is_a_finding_of_its_own() -> None:
     base = {"Add": {"float16": 1}, "MatMul": {"bfloat16": 2}}
     now = {"Add": {"float32": 1}, "MatMul": {"float64": 2}, "Cast": {"bfloat16->float64": 3}}

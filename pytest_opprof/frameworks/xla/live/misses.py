@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ _MISS = "TRACING CACHE MISS"
 _FUNCTION = re.compile(r"^\s+(?:for )?(\S.*?)(?: id=\d+)? defined at (\S+:\d+)", re.MULTILINE)
 _BEFORE = "For the closest previous key:"
 _MADE_ANEW = "another function is defined there each time"
+# Characters of a reason: the types of a model's parameters were 9,500.
+_LONGEST = 300
 _NOISE = re.compile(r"https?://\S+")
 # Called with a function and its line, and the reason.
 Missed = Callable[[str, str], None]
@@ -74,4 +77,4 @@ def reason(text: str) -> str:
     if not before:
         return _MADE_ANEW
     lines = [line.strip().removeprefix("* ") for line in _NOISE.sub("", why).splitlines()]
-    return " ".join(filter(None, lines))
+    return textwrap.shorten(" ".join(filter(None, lines)), _LONGEST, placeholder=" ...")
