@@ -20,7 +20,7 @@ from . import reading
 from .diff_whole import Whole, whole_of
 from .opened import BaselineFile, Opened, Profiles, RunFile, opened
 from .reading import Asked
-from .show_ranks import names_of
+from .show_ranks import names_of, titles_of
 
 By = Literal["type", "name", "dtype", "shape", "site"]
 
@@ -182,8 +182,7 @@ def _of_profile(given: Profiles, asked: Asked, by: By) -> Side:
 
 
 def _of_ranks(given: Profiles, by: By) -> Side:
-    names = names_of([found for found, _ in given.each], given.path)
-    ranks = [f"rank {name}" if isinstance(name, int) else name for name in names]
+    ranks = titles_of(names_of([found for found, _ in given.each], given.path))
     kept = {(rank, BODY): _kept(given.path, saved, by) for rank, (_, saved) in zip(ranks, given.each)}
     is_cut = bool(given.left_out) or any(saved.is_cut for _, saved in given.each)
     return Side(given.path, "ranks", kept, is_cut=is_cut)

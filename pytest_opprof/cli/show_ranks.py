@@ -64,12 +64,17 @@ def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argp
             " folder that has profiles of one"
         )
     names = names_of([each for each, _ in profiles], arguments.file)
-    ranks = [f"rank {each}" if isinstance(each, int) else each for each in names]
+    ranks = titles_of(names)
     remarks = [f"{rank}: {remark}" for rank, remark in reading.remarks_of_all(ranks, [saved for _, saved in profiles])]
     found = spread([saved for _, saved in profiles])
     has_kernels = any(saved.kernels for _, saved in profiles)
     without = [rank for rank, (_, saved) in enumerate(profiles) if has_kernels and not saved.kernels]
     return ranks_page.html(found, names, str(arguments.file), source, remarks, without)
+
+
+def titles_of(names: Sequence[int] | Sequence[str]) -> list[str]:
+    """Return the *names* of profiles as titles: the number of a rank is ``rank 3``."""
+    return [f"rank {each}" if isinstance(each, int) else each for each in names]
 
 
 def names_of(found: Sequence[formats.Found], folder: Path | Url) -> list[int] | list[str]:

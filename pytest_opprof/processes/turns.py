@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BackendError
+from ..profile.op_counts import listed
 from .child import Child, Command, started
 
 # By test, the reports of its phases as pytest serialises them.
@@ -202,9 +203,8 @@ def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
 def _check_place(side: _Side) -> None:
     side.ran.borrowed = side.asks[2]
     if misplaced := side.asks[1]:
-        more = f" and {len(misplaced) - 3} more" if len(misplaced) > 3 else ""
         raise BackendError(
-            f"{side.child.name} did not test its own files: it imported {', '.join(misplaced[:3])}{more}. If it"
+            f"{side.child.name} did not test its own files: it imported {listed(misplaced)}. If it"
             " is an installed package, both sides use the same one. Install the revision beside it:"
             " --opprof-against-install='pip install --no-deps .', or name a Python that has it:"
             " --opprof-against-python=EXE"

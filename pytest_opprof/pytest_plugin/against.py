@@ -26,6 +26,7 @@ from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
 from ..processes.turns import SideRun, side_command
 from ..processes.worktree import Worktree, worktree
+from ..profile.op_counts import listed
 from ..report.escaping import terminal
 from ..report.summary import Summary
 from ..results.test_id import split_id
@@ -100,6 +101,11 @@ class Against:
         except (OpprofError, OSError) as error:
             raise pytest.UsageError(str(error)) from error
         self._say_what_is_only_there(found)
+        if compiled := found.first[0].borrowed:
+            self._summary.lines.append(
+                f"opprof: {self._base.name} ran with compiled modules of the working tree, so their changes are not"
+                f" compared: {listed(compiled)}. --opprof-against-install builds them there"
+            )
         try:
             for test in tests:
                 self._report(test, found)
@@ -108,12 +114,6 @@ class Against:
                 if session.shouldstop:
                     raise session.Interrupted(session.shouldstop)
         finally:
-            if compiled := found.first[0].borrowed:
-                more = f" and {len(compiled) - 3} more" if len(compiled) > 3 else ""
-                self._summary.lines.append(
-                    f"opprof: {self._base.name} ran with compiled modules of the working tree, so their changes are not"
-                    f" compared: {', '.join(compiled[:3])}{more}. --opprof-against-install builds them there"
-                )
             self._summary.lines += found.acceptances()
             self._summary.accept = "\n".join(map(terminal, proposed(found.worse)))
         return True
@@ -201,8 +201,9 @@ class Against:
                 found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
         self._confirm_coarse(sides[0], [test for test in tests if found.suspects(test)], found)
-        found.check_complete([test.nodeid for test in tests])
-        found.check_compared([test.nodeid for test in tests])
+        ids = [test.nodeid for test in tests]
+        found.check_complete(ids)
+        found.check_compared(ids)
         if failing := [test for test in tests if found.asks_for_lines(test)]:
             say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to look up source lines")
             shards = _shards(failing, len(sides))
@@ -327,12 +328,12 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, e
     for path in (root, here):
         if not path.is_relative_to(tree.top):
             raise UsageError(f"--opprof-against: {path} is not in the repository {tree.top}")
+    seed = getattr(config.option, "randomly_seed", None)
+    chosen = ["--opprof-all"] if everything else []
+    chosen += [] if seed is None else [f"--randomly-seed={seed}"]
     lines = []
     for name in ("there", "here"):
         Path(folder, name).mkdir()
-        seed = getattr(config.option, "randomly_seed", None)
-        chosen = ["--opprof-all"] if everything else []
-        chosen += [] if seed is None else [f"--randomly-seed={seed}"]
         lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *chosen])
     there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)

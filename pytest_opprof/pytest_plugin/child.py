@@ -149,38 +149,48 @@ class Side:
 
 
 def borrowed(other: str) -> Iterator[str]:
-    """Yield the compiled modules of the *other* tree: an editable install finds them only where they were built."""
-    for name, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and is_compiled(file):
-            path = Path(file).resolve()
-            if path.is_relative_to(other) and _INSTALLED.isdisjoint(path.parts):
-                yield name
-
-
-def is_compiled(file: str) -> bool:
-    """Return True for the file of an extension module."""
-    return file.endswith(tuple(EXTENSION_SUFFIXES))
+    """Yield the compiled modules in packages that are of the *other* tree: an editable install finds them only where
+    they were built.
+    """
+    for name, path in _modules():
+        if "." in name and _is_compiled(path) and path.is_relative_to(other) and not _is_installed(path):
+            yield name
 
 
 def misplaced(own: str, own_first: str, other: str) -> Iterator[str]:
     """Yield the imported modules of the *other* tree, and modules that are not from the *own* tree although it has
-    them.
+    them. A package is named without the modules in it; compiled modules in a package are `borrowed`.
     """
     roots = (Path(own, "src"), Path(own)) if own_first else ()
     yielded = set()
-    for name, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
+    for name, path in _modules():
         package, _, inside = name.partition(".")
-        if not file or package in yielded or (inside and not Path(file).is_absolute()):
-            continue  # torch.classes is no file, and calls itself _classes.py
-        path = Path(file).resolve()
-        installed = not _INSTALLED.isdisjoint(path.parts)
+        if package in yielded or (inside and _is_compiled(path)):
+            continue
+        installed = _is_installed(path)
         if path.is_relative_to(own) and not installed:
             continue
         is_own = not inside and any(
             (root / name / "__init__.py").is_file() or (root / f"{name}.py").is_file() for root in roots
         )
-        if is_own or (not is_compiled(file) and path.is_relative_to(other) and not installed):
+        if is_own or (path.is_relative_to(other) and not installed):
             yielded.add(package)
             yield f"{name} from {path}"
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    """Yield the modules of this process that have a file, by name; of installed packages only these themselves."""
+    for name, module in sorted(sys.modules.items()):
+        if not (file := getattr(module, "__file__", None)):
+            continue
+        # torch.classes is no file, and calls itself _classes.py. With torch there are some 2,000 modules to resolve.
+        if "." not in name or (Path(file).is_absolute() and not _is_installed(Path(file))):
+            yield name, Path(file).resolve()
+
+
+def _is_installed(path: Path) -> bool:
+    return not _INSTALLED.isdisjoint(path.parts)
+
+
+def _is_compiled(path: Path) -> bool:
+    return path.name.endswith(tuple(EXTENSION_SUFFIXES))

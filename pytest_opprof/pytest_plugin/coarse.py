@@ -209,7 +209,7 @@ def _where(numbers: WindowNumbers) -> str:
 
 
 # The measurement of a process, by window.
-Windows = Mapping[str, WindowBaseline]
+Windows = dict[str, WindowBaseline]
 
 
 class CoarsePairs:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ..baselines.entry import WindowBaseline, entry_of
+from ..baselines.entry import entry_of
 from ..errors import BackendError, UsageError
 from ..measure.plan import TestPlan
 from ..processes.recording import CALL_PROCESSES
@@ -35,13 +35,11 @@ from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import LEAST_ROUNDS, Tolerances
 from ..verdict.verdicts import TimingVerdict
-from .coarse import CoarsePairs, is_judged, slower_than
+from .coarse import CoarsePairs, Windows, is_judged, slower_than
 from .options import settings_of
 from .outcome import concluded
 from .test_run import TestRun
 
-# The measurement of a process, by window.
-_Windows = dict[str, WindowBaseline]
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 
@@ -68,7 +66,7 @@ class Found:
         self._settings = settings_of(config)
         self._first: tuple[SideRun, SideRun] | None = None
         """The first pair, which ran every test."""
-        self._windows: dict[str, list[tuple[_Windows, _Windows]]] = {}
+        self._windows: dict[str, list[tuple[Windows, Windows]]] = {}
         """By test: the windows of both sides, for each pair that ran it."""
         self._diffs: dict[tuple[str, str, int], Diff] = {}
         """The comparison of each test's window, by the number of pairs."""
@@ -318,7 +316,7 @@ def _results(data: object) -> list[WindowResult]:
     return converted(data, TestRecord).windows
 
 
-def _windows(reports: Sequence[dict[str, Any]]) -> _Windows:
+def _windows(reports: Sequence[dict[str, Any]]) -> Windows:
     return {window.name: entry_of(window) for window in _measured(reports)}
 
 

@@ -277,7 +277,7 @@ def _times(both: tuple[int | None, int | None]) -> str:
 
 
 def _became(row: RowResult, beside: Mapping[str | None, str]) -> str:
-    return ", ".join(filter(None, [beside.get(row.op, ""), row.became, row.work]))
+    return ", ".join(filter(None, [beside.get(row.op, ""), row.became(accepted=row.accepted), row.work]))
 
 
 def _tail(run: RunResult, left_out: Sequence[str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from ..profile.range import Range
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, plural
-from ..verdict.changed import became, calls_vary, split
+from ..verdict.changed import calls_vary, split
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import OVER_BUDGET
 from ..verdict.quantities import as_a_whole
@@ -159,7 +159,7 @@ def _compared(window: JudgedWindow, diff: Diff) -> tuple[Table, list[bool]]:
 
 
 def _said(row: Row, *, is_over: bool, accepted: bool) -> str:
-    change = became(row.word, accepted=accepted) if row.verdict.is_change else row.why
+    change = row.became(accepted=accepted) if row.verdict.is_change else row.why
     said = ", ".join(filter(None, [OVER_BUDGET if is_over else "", change]))
     return said or (Verdict.OK.value if row.verdict is Verdict.OK else "")
 

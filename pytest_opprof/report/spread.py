@@ -54,11 +54,11 @@ class Ranks:
 def text(found: Spread, names: Sequence[int] | Sequence[str], side: str, top: int, style: Style) -> Iterator[str]:
     """Yield the lines. *names* are the numbers of the ranks, or of profiles without; *top* ops are shown, 0 is all."""
     ranks = Ranks(names)
-    shown = slice(None) if len(names) <= MANY else slice(top or None)
-    more = len(names) - len(range(len(names))[shown])
-    slowest = found.slowest_first if len(names) > MANY else list(range(len(names)))
-    yield from (f"{plural(len(names), ranks.called)}{_by(found) if len(names) > MANY else ''}", "")
-    yield style.text(_totals(found, ranks, slowest[shown]))
+    every, are_many = range(len(names)), len(names) > MANY
+    shown = slice(top or None) if are_many else slice(None)
+    more = len(names) - len(every[shown])
+    yield from (f"{plural(len(names), ranks.called)}{_by(found) if are_many else ''}", "")
+    yield style.text(_totals(found, ranks, (found.slowest_first if are_many else every)[shown]))
     yield from style.left_out(more, ranks.called, _ALL)
     if found.between:
         rows = [[TITLES[name], *_between(each)] for name, each in found.between.items()]
@@ -83,8 +83,8 @@ def text(found: Spread, names: Sequence[int] | Sequence[str], side: str, top: in
     if isinstance(found.waits, str):
         yield from ("", found.waits)
     elif found.waits:
-        latest = found.latest_first if len(names) > MANY else list(range(len(names)))
-        yield from ("", _who_waited(found.waits, ranks), "", style.text(_waits(found.waits, ranks, latest[shown])))
+        latest = (found.latest_first if are_many else every)[shown]
+        yield from ("", _who_waited(found.waits, ranks), "", style.text(_waits(found.waits, ranks, latest)))
         yield from style.left_out(more, ranks.called, _ALL)
         if groups := found.waits.told_groups:
             yield from ("", f"{plural(len(groups), 'group')} of ranks, the longest waiting first:", "")

@@ -19,7 +19,7 @@ from ..profile.timings import ProcessTimes
 from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops, plural
-from ..verdict.changed import Changed, became, titles
+from ..verdict.changed import Changed, titles
 from ..verdict.coarse import Coarse
 from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Broken, Finding, LimitResult
 from ..verdict.quantities import FACTS, SUMS, as_a_whole, with_lines
@@ -175,11 +175,6 @@ class RowResult(Changed, Struct, frozen=True, forbid_unknown_fields=True, omit_d
     def calls(self) -> tuple[Range | None, Range | None]:
         """Its calls before and now."""
         return self.base_calls, self.now_calls
-
-    @property
-    def became(self) -> str:
-        """Its change, in a table's words; empty without one."""
-        return became(self.word, accepted=self.accepted) if self.verdict.is_change else ""
 
 
 class GrownLine(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -33,6 +33,10 @@ class Changed:
         """The verdict, in a table's words."""
         return word(self.op, self.verdict)
 
+    def became(self, *, accepted: bool) -> str:
+        """Return its change in a table's words, and whether a commit accepts it; empty without a change."""
+        return f"{self.word}{', accepted' if accepted else ''}" if self.verdict.is_change else ""
+
     @property
     def is_fact(self) -> bool:
         """Whether it is about the window as a whole; an op of the program may have the name of a quantity."""
@@ -71,11 +75,6 @@ class Changed:
             return 0
         base = self.calls[0].most if self.calls[0] else 0
         return round(self.more_calls * self.base_ns / base) if base and self.base_ns else self.change_ns
-
-
-def became(word: str, *, accepted: bool) -> str:
-    """Return the *word* for a change, and whether a commit accepts it."""
-    return f"{word}, accepted" if accepted else word
 
 
 def calls_vary(rows: Iterable[Changed]) -> bool:

@@ -141,6 +141,13 @@ def test_modules_of_the_other_tree_are_not_by_name_and_in_order(trees: Trees) ->
     assert len(trees.misplaced(own_first=False)) == 2
 
 
+def test_a_compiled_module_that_is_in_no_package_is_named_as_one_of_python_is(trees: Trees) -> None:
+    compiled = trees.other / f"mine{EXTENSION_SUFFIXES[0]}"
+    trees.imported("mine", compiled)
+    assert trees.misplaced() == [f"mine from {compiled}"]
+    assert list(borrowed(str(trees.other))) == []
+
+
 def test_a_package_is_named_without_the_modules_in_it(trees: Trees) -> None:
     for name in ("mine", "mine.part"):
         trees.imported(name, trees.other / "mine" / "__init__.py")

@@ -208,7 +208,7 @@ def _window(window: WindowResult) -> _Window:
 def _compared(window: WindowResult, row: RowResult, beside: str) -> _Row:
     """Return the row of an op that was compared; *beside* is a word for it beside its change."""
     kind: marks.Kind = "bad" if beside else "mute" if row.accepted else marks.of_verdict(row.verdict)
-    word = ", ".join(filter(None, [beside, row.became]))
+    word = ", ".join(filter(None, [beside, row.became(accepted=row.accepted)]))
     calls = arrow(str(row.base_calls or 0), str(row.now_calls or 0)) if row.is_op else ""
     work = row.work or (window.ops[row.op].counts.told if row.op in window.ops else "")
     is_timed = row.verdict in (Verdict.SLOWER, Verdict.FASTER)
