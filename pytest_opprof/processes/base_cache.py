@@ -44,6 +44,7 @@ class _Kept(msgspec.Struct):
     collected: list[str]
     errors: dict[str, str]
     reports: dict[str, list[dict[str, Any]]]
+    borrowed: list[str] = []
 
 
 class BaseCache:
@@ -78,7 +79,7 @@ class BaseCache:
             self.problem = f"{self._path} cannot be used ({error}): the base is measured again"
             return self._known
         os.utime(self._path)  # the least recently used goes first
-        self._known = SideRun(kept.collected, kept.reports, kept.errors)
+        self._known = SideRun(kept.collected, kept.reports, kept.errors, kept.borrowed)
         return self._known
 
     def keep(self, ran: SideRun, tests: Collection[str]) -> None:
@@ -86,7 +87,7 @@ class BaseCache:
         new = {test: reports for test, reports in ran.reports.items() if test in tests}
         if not new and ran.collected == self._known.collected:
             return
-        kept = _Kept(self._commit, ran.collected, ran.errors, {**self._known.reports, **new})
+        kept = _Kept(self._commit, ran.collected, ran.errors, {**self._known.reports, **new}, ran.borrowed)
         try:
             write_atomically(self._path, gzipped([msgspec.json.encode(kept)]))
             files = sorted(self._folder.glob("*.json.gz"), key=lambda path: path.stat().st_mtime)

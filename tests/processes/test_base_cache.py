@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,12 @@ from pytest_opprof.processes.base_cache import FILES, BaseCache
 from pytest_opprof.processes.turns import SideRun
 
 COMMIT = "1a2b3c4d5e6f" + "0" * 28
-RAN = SideRun(["t.py::a", "t.py::b"], {"t.py::a": [{"when": "call"}], "t.py::b": [{"when": "call"}]}, {"u.py": "why"})
+RAN = SideRun(
+    ["t.py::a", "t.py::b"],
+    {"t.py::a": [{"when": "call"}], "t.py::b": [{"when": "call"}]},
+    {"u.py": "why"},
+    ["package.compiled"],
+)
 
 
 def cache(folder: Path, *words: str, commit: str = COMMIT) -> BaseCache:
@@ -21,7 +27,7 @@ def cache(folder: Path, *words: str, commit: str = COMMIT) -> BaseCache:
 def test_what_is_kept_is_there_in_the_next_run(tmp_path: Path) -> None:
     assert cache(tmp_path).load() == SideRun()
     cache(tmp_path).keep(RAN, {"t.py::a"})
-    assert cache(tmp_path).load() == SideRun(RAN.collected, {"t.py::a": RAN.reports["t.py::a"]}, RAN.errors)
+    assert cache(tmp_path).load() == replace(RAN, reports={"t.py::a": RAN.reports["t.py::a"]})
 
 
 def test_another_run_adds_to_it(tmp_path: Path) -> None:
