@@ -68,6 +68,13 @@ class Range:
         """
         return 2 * self.most - self.least if self.varies else self.most
 
+    def overlaps(self, base: Range) -> bool:
+        """Return True if it differs from process to process, and is in the range of *base* in one of them.
+
+        Sizes are then drawn at random, and the same draw can be more or less than another.
+        """
+        return self.varies and self.least <= base.most
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Range) and self._key == other._key
 
@@ -86,6 +93,7 @@ class Range:
 
 
 def joined(processes: Sequence[Range]) -> Range:
-    """Return the range of all *processes*; it varies if the worst round is not the same in each."""
-    varies = len({each.most for each in processes}) > 1
-    return Range(min(each.least for each in processes), max(each.most for each in processes), varies)
+    """Return the range of all *processes*; if the worst round is not the same in each, that of the worst rounds."""
+    worst = [each.most for each in processes]
+    varies = min(worst) < max(worst)
+    return Range(min(worst if varies else (each.least for each in processes)), max(worst), varies)

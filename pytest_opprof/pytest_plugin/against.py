@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,7 +13,6 @@ from time import monotonic
 import pytest
 
 from ..errors import OpprofError, UsageError
-from ..machine.git import git
 from ..machine.load import Watch
 from ..machine.scratch import scratch
 from ..processes import turns
@@ -34,6 +32,7 @@ from ..units import plural
 from ..verdict.acceptance import Acceptance, lines_of, parsed, proposed
 from ..verdict.coarse import PROCESSES
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS
+from .changed_tests import changed_bodies, changed_tests, lay_over, restore
 from .options import SETTINGS, settings_of
 from .pairs import Found
 from .test_run import TestRun
@@ -132,7 +131,7 @@ class Against:
             stack.enter_context(terminated_as_by_ctrl_c())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
             if self._config.option.opprof_against_tests == "here":
-                _lay_over(tree, tests)
+                lay_over(tree, {test.item.path for test in tests}, around=True)
             folder = stack.enter_context(scratch())
             say(self._config, f"opprof: {_forecast(tests, self._everything)}")
             if self._base.is_the_working_tree:
@@ -150,8 +149,8 @@ class Against:
                 place = folder / f"{number}"
                 place.mkdir()
                 sides.append(_commands(self._config, tree, str(place), python, self._everything))
-            changed = {} if self._config.option.opprof_against_tests == "here" else _changed_tests(tree, tests)
-            return self._taking_turns(sides, tests, changed)
+            changed = {} if self._config.option.opprof_against_tests == "here" else changed_tests(tree, tests)
+            return self._taking_turns(sides, tests, tree, changed)
 
     def _installed(self, folder: Path, tree: Path, command: str) -> str:
         """Return the Python of the installed base: kept by an earlier run, or made in *folder*."""
@@ -167,7 +166,11 @@ class Against:
         return (kept and kept.python()) or python
 
     def _taking_turns(
-        self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], changed: Mapping[str, int]
+        self,
+        sides: Sequence[Sequence[Command]],
+        tests: Sequence[TestRun],
+        tree: Worktree,
+        changed: Mapping[str, int],
     ) -> Found:
         found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed)
         cache = self._cache()
@@ -200,15 +203,37 @@ class Against:
             else:
                 found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
+            if number == 0:
+                self._run_todays(sides, [test for test in tests if test.nodeid in changed], tree, found)
+                self._locate(sides, tests, found, "to confirm and ")
         self._confirm_coarse(sides[0], [test for test in tests if found.suspects(test)], found)
         ids = [test.nodeid for test in tests]
         found.check_complete(ids)
         found.check_compared(ids)
-        if failing := [test for test in tests if found.asks_for_lines(test)]:
-            say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, to look up source lines")
-            shards = _shards(failing, len(sides))
-            found.locate(turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
+        self._locate(sides, tests, found)
         return found
+
+    def _run_todays(
+        self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], tree: Worktree, found: Found
+    ) -> None:
+        """Run changed *tests* that do more as they are now on both sides: the change may be in the test alone."""
+        asked = [test for test in tests if found.is_open(test) or found.suspects(test)]
+        if not asked:
+            return
+        say(self._config, f"opprof: one more pair, {plural(len(asked), 'changed test')} as now on both sides")
+        changed = changed_bodies(tree, asked)
+        lay_over(tree, {test.item.path for test in asked})
+        kept = found.add_todays(asked, turns.joined(self._pair(sides, asked, False)), changed)
+        restore(tree, {test.item.path for test in asked if test.nodeid in kept})
+
+    def _locate(
+        self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], found: Found, why: str = ""
+    ) -> None:
+        """Look up the source lines of tests that fail for their work; *why*: another purpose of the pair."""
+        if failing := [test for test in tests if found.asks_for_lines(test)]:
+            say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, {why}to look up source lines")
+            shards = _shards(failing, len(sides))
+            found.locate(failing, turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[TestRun], found: Found) -> None:
         """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""
@@ -267,30 +292,6 @@ def _measures(test: TestRun) -> bool:
         return test.has_fixture or test.plan.measured
     except UsageError:
         return True  # the session reports the errors in its marks
-
-
-def _lay_over(tree: Worktree, tests: Sequence[TestRun]) -> None:
-    """Copy the test files, and the files that pytest imports around them, over the revision's."""
-    files = {test.item.path for test in tests}
-    folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
-    around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
-    # An `__init__.py` of the package itself stays the revision's, since that code is under test.
-    around = {file for file in around if file.name == "conftest.py" or not tree.has(file)}
-    for file in sorted(files | {each for each in around if each.is_file()}):
-        twin = tree.twin(file)
-        twin.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, twin)
-
-
-def _changed_tests(tree: Worktree, tests: Sequence[TestRun]) -> dict[str, int]:
-    """Return the number of changed lines of each test's file; unchanged files are left out."""
-    changed: dict[Path, int] = {}
-    for line in git(tree.top, "--opprof-against", "diff", "--numstat", "-z", tree.commit, "--").split("\0"):
-        added, _, rest = line.partition("\t")
-        removed, _, name = rest.partition("\t")
-        if added.isdigit() and removed.isdigit():
-            changed[tree.top / name] = max(int(added), int(removed))
-    return {test.nodeid: changed[path] for test in tests if (path := test.item.path.resolve()) in changed}
 
 
 def _is_known(test: TestRun, known: SideRun) -> bool:

@@ -29,7 +29,7 @@ from ..results.test_result import TestRecord
 from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
 from ..verdict.acceptance import TRAILER, Acceptance, accepted
-from ..verdict.compare import Diff, Row, compare_counts_first
+from ..verdict.compare import Diff, Row, changes, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
@@ -56,6 +56,10 @@ class Found:
     ) -> None:
         """*changed*: the number of changed lines in each test's file."""
         self._changed = changed
+        self._today = set[str]()
+        """The tests whose file changed, and which the revision ran as they are now."""
+        self._confirmed = set[str]()
+        """The tests that do more, by the same numbers in two pairs."""
         self._revision = revision
         self._config = config
         self._acceptances = acceptances
@@ -88,13 +92,38 @@ class Found:
             both = _windows(before.reports.get(test, [])), _windows(reports)
             self._windows.setdefault(test, []).append(both)
 
+    def add_todays(self, tests: Sequence[TestRun], pair: Sequence[SideRun], body_changed: set[str]) -> set[str]:
+        """Replace the results of *tests* by those of a pair in which the revision ran today's files.
+
+        Return the tests that keep their results: they pass at the revision only as they were, although their body is
+        the same. A test with another body then has nothing to compare with.
+        """
+        before, _ = pair
+        passed = {
+            test.nodeid
+            for test in tests
+            if (reports := before.reports.get(test.nodeid)) and all(each["outcome"] == "passed" for each in reports)
+        }
+        kept = {test.nodeid for test in tests} - passed - body_changed
+        files = {split_id(test)[0] for test in kept}
+        for test in (test.nodeid for test in tests if split_id(test.nodeid)[0] not in files):
+            for known, side in zip(self.first, pair):
+                known.reports[test] = side.reports.get(test, [])
+            self._windows[test] = [(_windows(before.reports.get(test, [])), _windows(pair[1].reports[test]))]
+            self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] != test}
+            self._today.add(test)
+        return kept
+
+    def does_more(self, test: TestRun) -> bool:
+        """Return True if a window of a test does more than at the base."""
+        return any(diff.verdict.does_more for diff in self._diffs_of(test).values())
+
     def suspects(self, test: TestRun) -> bool:
         """Return True if a test is slower than the base in the first pair, and does not do more."""
-        pairs, plan = self._windows.get(test.nodeid, []), test.plan
-        before, after = pairs[0] if pairs else ({}, {})
-        diffs = {name: self._diff(test.nodeid, name, plan) for name in before.keys() & after.keys()}
-        if any(diff.verdict.does_more for diff in diffs.values()):
+        if self.does_more(test):
             return False
+        before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
+        diffs = self._diffs_of(test)
         return any(is_judged(diff) and slower_than([before[name]], [after[name]]) for name, diff in diffs.items())
 
     def add_coarse(self, pair: Sequence[SideRun], busy: str) -> None:
@@ -103,9 +132,10 @@ class Found:
         for test, reports in after.reports.items():
             self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(reports), busy)
 
-    def locate(self, pair: Sequence[SideRun]) -> None:
-        """Add the source lines of ops on both sides."""
+    def locate(self, tests: Sequence[TestRun], pair: Sequence[SideRun]) -> None:
+        """Add the source lines of ops of *tests* on both sides, and whether the same work is more there, too."""
         before, after = pair
+        self._confirmed |= {test.nodeid for test in tests if self._is_confirmed(test, pair)}
         for test, reports in after.reports.items():
             self._sites[test] = _sites(before.reports.get(test, [])), _sites(reports)
             self._lines[test] = _python(reports)
@@ -113,6 +143,16 @@ class Found:
                 window.name: {time: said for time, said in window.explained.items() if time in COARSE}
                 for window in _measured(reports)
             }
+
+    def _is_confirmed(self, test: TestRun, pair: Sequence[SideRun]) -> bool:
+        """Return True if each op or fact that is more in the first pair is the same in another *pair*."""
+        again = [_windows(side.reports.get(test.nodeid, [])) for side in pair]
+        for name, diff in self._diffs_of(test).items():
+            more = {row.op for row in diff.rows if row.verdict.does_more}
+            for first, now in zip(self._windows[test.nodeid][0], again):
+                if name not in now or more & changes(first[name].done, now[name].done, diff.tolerances).keys():
+                    return False
+        return True
 
     @property
     def first(self) -> tuple[SideRun, SideRun]:
@@ -148,14 +188,15 @@ class Found:
 
     def is_open(self, test: TestRun) -> bool:
         """Return True if more pairs could change a verdict, or tell whether extra calls vary."""
-        pairs, plan = self._windows.get(test.nodeid, []), test.plan
-        common = pairs[0][0].keys() & pairs[0][1].keys() if pairs else ()
-        diffs = [self._diff(test.nodeid, name, plan) for name in common]
-        more = len(pairs) < CALL_PROCESSES and any(diff.more_calls for diff in diffs)
-        return more or any(not diff.timing.settled for diff in diffs)
+        if any(not diff.timing.settled for diff in self._diffs_of(test).values()):
+            return True
+        is_sure = test.nodeid in self._confirmed or len(self._windows[test.nodeid]) >= CALL_PROCESSES
+        return not is_sure and self.does_more(test)
 
     def asks_for_lines(self, test: TestRun) -> bool:
-        """Return True if the working tree fails for its work, so that source lines are needed."""
+        """Return True if the working tree fails for its work, so that source lines are needed, and still unknown."""
+        if test.nodeid in self._sites:
+            return False
         reports = self.first[1].reports.get(test.nodeid, [])
         windows = [self._compared(test.nodeid, window, test.plan) for window in _measured(reports)]
         slow = any(row.op in COARSE for window in windows for row in window.worse)
@@ -203,14 +244,18 @@ class Found:
             numbers = structs.replace(window.numbers, explained={**window.numbers.explained, **slow})
             window = replace(window, numbers=numbers)
         window = self._with_functions(test, window)
-        lines = self._changed.get(test, 0)
-        changed = f"the file of the test changed, too: {plural(lines, 'line')}" if lines else ""
+        lines = plural(self._changed.get(test, 0), "line")
+        changed = f"the file of the test changed, too: {lines}" if test in self._changed else ""
+        if test in self._today:
+            changed = f"the file of the test changed ({lines}), so {self._revision} ran it as it is now"
         if differ := self._other_environment(test, window):
             window = window.with_remark(differ)
         window = replace(window, looked="; ".join(filter(None, [changed, differ])))
         window = self.coarse.judged(test, window, self._diff(test, name, plan))
         assert window.diff is not None  # it was given one
-        return replace(window, allowed=accepted(self._acceptances, test, window.diff))
+        window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
+        # A failing test says it below its name.
+        return window.with_remark(changed) if test in self._today and not window.worse else window
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:
         """Return the environments of the two sides; empty if they are equal."""
@@ -260,8 +305,17 @@ class Found:
             return f"cannot import {file} ({before.errors[file]})"
         if test not in before.collected:
             return "does not have the test"
-        outcomes = {report["outcome"] for report in before.reports.get(test, [])} - {"passed"}
-        return f"has it {min(outcomes)}" if outcomes else "does not have the window"
+        reports = before.reports.get(test, [])
+        outcomes = {report["outcome"] for report in reports} - {"passed"}
+        if test in self._today:
+            now = "skips" if outcomes == {"skipped"} else "fails" if reports else "cannot import the file of"
+            return f"{now} the test as it is now, and the test changed"
+        return f"{'skips' if outcomes == {'skipped'} else 'fails'} it" if outcomes else "does not have the window"
+
+    def _diffs_of(self, test: TestRun) -> dict[str, Diff]:
+        """Return the comparison of each window that both sides have."""
+        before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
+        return {name: self._diff(test.nodeid, name, test.plan) for name in before.keys() & after.keys()}
 
     def _diff(self, test: str, window: str, plan: TestPlan) -> Diff:
         # Four questions about each test ask for it; once is 0.7 ms.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ops import names
-from ..profile.op_counts import Done, OpCounts
+from ..profile.op_counts import GONE, NONE, Done, OpCounts
 from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
@@ -194,7 +194,8 @@ class Diff:
     def not_judged(self) -> Iterator[str]:
         """A line for each amount that changed and is not judged because it varies from process to process."""
         for row in self.rows:
-            if row.work.is_unjudged and row.work.number:
+            # A sum varies because ops do, which have a line of their own.
+            if row.work.is_unjudged and row.work.number and not (row.is_fact and row.op in SUMS):
                 yield f"{row.work.number.told(self.then)}; not judged, since it varies from process to process"
 
     def _line(self, row: Row, limit: Broken | None = None) -> str:
@@ -233,7 +234,8 @@ def compare(
 ) -> Diff:
     """Compare the calls and facts of a window *now* with its *base*, and add the judged times; *then* names the base.
 
-    Calls are compared exactly, at the worst round if rounds differ.
+    Calls are compared exactly, at the worst round if rounds differ. Calls that vary from process to process are more
+    only if they are more in each.
     """
     before, after = (times or _UNKNOWN for times in (timing.base, timing.now))
     unjudged = timing.verdict in _UNJUDGED
@@ -242,8 +244,8 @@ def compare(
     for op in sorted({*base[0], *now[0], *before.ops_ns, *after.ops_ns}):
         old, new = base[0].get(op), now[0].get(op)
         verdict, why, work = _by_calls(old, new), "", NOTHING
-        if old and new and not verdict.is_regression:
-            work = compared(op, old, new, tolerances.work)
+        if new and not verdict.is_regression:
+            work = compared(op, old or GONE, new, tolerances.work)
             # Fewer calls with less work are reported as fewer calls. Two convolutions joined into one can do 31 times
             # the work.
             of_its_own = verdict is Verdict.OK or work.verdict.is_regression
@@ -274,7 +276,7 @@ def _of_facts(
     vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
     for name, work in changed_facts(base, now, tolerance):
         verdict, why = work.verdict, ""
-        if vary and (base[name].varies or now[name].varies):
+        if now[name].overlaps(base[name]) or (vary and (base[name].varies or now[name].varies)):
             work = replace(work, verdict=Verdict.OK, is_unjudged=True)
             verdict, why = Verdict.OK, VARIES
         elif name in SUMS:
@@ -377,6 +379,8 @@ _UNJUDGED = (Verdict.NOISY, Verdict.INCOMPARABLE)
 
 
 def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
+    if now and now.calls.overlaps(base.calls if base else NONE):
+        return Verdict.OK
     if base is None:
         return Verdict.NEW if now else Verdict.OK  # `OUTSIDE` is no op
     calls = now.calls.most if now else 0

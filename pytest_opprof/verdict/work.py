@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops.dtypes import NAMES, width
 from ..profile.op_counts import NONE, RANDOM_SIZES, OpCounts
+from ..units import plural
 from .quantities import MORE_WORK, QUANTITIES
 from .verdicts import Verdict
 
@@ -80,7 +81,12 @@ def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float) ->
     if base.by_dtypes and new and max(map(_width, new)) > max(map(_width, base.by_dtypes)):
         before, after = ", ".join(base.by_dtypes), ", ".join(new)
         return Work(Verdict.WIDER, f"{before} -> {after}", Number("dtypes", f"{op}: {after}", before))
-    beyond = [] if base.calls.varies or now.calls.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1))
+    if now.calls.most > base.calls.highest and now.calls.overlaps(base.calls):
+        calls = Number("calls", f"{op}: {plural(now.calls, 'call')}", str(base.calls))
+        return Work(Verdict.OK, f"{base.calls} -> {now.calls}", calls, True)
+    every = [(base.calls, now.calls), (base.bytes, now.bytes), (base.flops, now.flops)]
+    drawn = base.calls.varies or any(old and new and new.overlaps(old) for old, new in every)
+    beyond = [] if drawn or now.calls.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1))
     if more := [work for work in beyond if work.verdict is Verdict.MORE_WORK]:
         return more[-1]
     changed = list(_amounts(op, base, now, tolerance))

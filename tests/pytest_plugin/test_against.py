@@ -163,12 +163,13 @@ def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pyte
 
 
 @pytest.mark.processes
-def test_more_calls_fail_after_three_pairs(repository: pytest.Pytester) -> None:
+def test_more_calls_fail_after_the_pair_that_finds_their_lines(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
     result = run(repository, "--junit-xml=junit.xml")
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(["  MatMul: 2 calls (HEAD: 1)", "FAILED test_m.py::test_a - MatMul 1 -> 2"])
-    result.stdout.no_fnmatch_line("*pair 4*")
+    result.stdout.fnmatch_lines(["opprof: one more pair, 1 test, to confirm and to look up source lines"])
+    result.stdout.no_fnmatch_line("*pair 2*")
     junit = (repository.path / "junit.xml").read_text()
     assert 'message="MatMul 1 -&gt; 2"' in junit
     assert "MatMul: 2 calls (HEAD: 1)" in junit
@@ -228,7 +229,7 @@ def test_a_test_that_fails_at_the_revision_has_nothing_to_compare_with(repositor
     model(repository, "fake.launch('MatMul')")
     result = run(repository)
     result.assert_outcomes(passed=1, deselected=1)
-    result.stdout.fnmatch_lines(["nothing to compare with: HEAD has it failed: test_m.py::test_a"])
+    result.stdout.fnmatch_lines(["nothing to compare with: HEAD fails it: test_m.py::test_a"])
 
 
 @pytest.mark.slow
@@ -716,10 +717,35 @@ def test_a_test_of_today_runs_at_the_revision_too_where_it_is_asked_for(reposito
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_finding_says_that_the_file_of_the_test_changed(repository: pytest.Pytester) -> None:
-    (repository.path / "test_m.py").write_text(TEST.replace("step()", "step(); step()"), encoding="utf-8")
+def test_a_test_that_changed_and_does_more_runs_as_it_is_now_on_both_sides(repository: pytest.Pytester) -> None:
+    test = repository.path / "test_m.py"
+    test.write_text(TEST.replace("step()", "step(); step()"), encoding="utf-8")
     result = run(repository)
-    result.assert_outcomes(failed=1)
+    result.assert_outcomes(passed=1, deselected=1)
+    changed = "the file of the test changed (2 lines), so HEAD ran it as it is now"
+    result.stdout.fnmatch_lines(["opprof: one more pair, 1 changed test as now on both sides", f"*{changed}"])
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    result = run(repository)
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["  Cast: 2 calls (HEAD: 0)", f"  ({changed})"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_test_that_cannot_run_at_the_revision_as_it_is_now_fails_if_only_others_changed(
+    repository: pytest.Pytester,
+) -> None:
+    model(repository, *["fake.launch('MatMul')"] * 2, "return 7")
+    test = repository.path / "test_m.py"
+    test.write_text(TEST.replace("step()", "assert step() == 7  # new"), encoding="utf-8")
+    result = run(repository)
+    result.assert_outcomes(passed=1, deselected=1)
+    said = "nothing to compare with: HEAD fails the test as it is now, and the test changed: test_m.py::test_a"
+    result.stdout.fnmatch_lines([said])
+    (repository.path / "model" / "new.py").touch()
+    test.write_text(f"import model.new\n{TEST}", encoding="utf-8")
+    result = run(repository)
+    result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(["  MatMul: 2 calls (HEAD: 1)", "  (the file of the test changed, too: 2 lines)"])
 
 

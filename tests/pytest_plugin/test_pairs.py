@@ -128,6 +128,70 @@ def test_calls_that_a_pair_finds_at_the_revision_too_are_no_more(pairs: Run) -> 
     assert run.record().status != "more calls"
 
 
+DRAWN = "Add: 1..9 calls (main: 1); not judged, since it varies from process to process"
+
+
+@pytest.mark.parametrize(
+    ("again", "is_open", "status"),
+    [
+        ([(1, 2)], False, "more calls"),
+        ([(1, 9)], True, "ok"),  # sizes are drawn at random
+        ([(2, 2)], True, "ok"),
+        ([], True, "more calls"),
+    ],
+)
+def test_the_pair_that_looks_up_lines_confirms_the_same_extra_calls(
+    pairs: Run, again: list[tuple[int, int]], is_open: bool, status: str
+) -> None:
+    run = pairs(source=ONE)
+    run.add(run.side(rounds=1), run.side(rounds=1, calls=2))
+    assert (run.is_open, run.found.asks_for_lines(TestRun.of(run.item))) == (True, True)
+    for before, now in again:
+        run.found.locate([TestRun.of(run.item)], [run.side(calls=before, rounds=1), run.side(calls=now, rounds=1)])
+    assert run.is_open is is_open
+    if is_open and again:
+        run.add(*(run.side(calls=calls, rounds=1) for calls in again[0]))
+        run.add(run.side(rounds=1), run.side(rounds=1))
+        assert not run.is_open
+        assert run.record().each_remark == ([(run.test, DRAWN)] if again == [(1, 9)] else [])
+    assert run.record().status == status
+
+
+def test_a_changed_test_is_compared_as_it_is_now_on_both_sides(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    test = TestRun.of(run.item)
+    run.found = Found("main", run.config, changed={run.test: 3})
+    run.add(run.side(rounds=1), run.side(rounds=1, calls=2))
+    assert run.record().status == "more calls"
+    assert run.found.add_todays([test], [run.side(rounds=1, calls=2), run.side(rounds=1, calls=2)], set()) == set()
+    assert run.record().status == "ok"
+    assert [said for _, said in run.record().each_remark] == [
+        "the file of the test changed (3 lines), so main ran it as it is now"
+    ]
+    assert not run.is_open
+
+
+@pytest.mark.parametrize("other_body", [True, False])
+@pytest.mark.parametrize(
+    ("outcome", "does"), [("failed", "fails"), ("skipped", "skips"), ("", "cannot import the file of")]
+)
+def test_a_changed_test_that_does_not_pass_as_it_is_now_is_compared_only_if_its_body_is_the_same(
+    pairs: Run, outcome: str, does: str, other_body: bool
+) -> None:
+    run = pairs(source=ONE)
+    run.add(run.side(rounds=1), run.side(rounds=1, calls=2))
+    reports = {run.test: run.reports(outcome=outcome)} if outcome else {}
+    pair = [SideRun([run.test], reports), run.side(rounds=1, calls=2)]
+    bodies = {run.test} if other_body else set()
+    assert run.found.add_todays([TestRun.of(run.item)], pair, bodies) == {run.test} - bodies
+    if not other_body:
+        assert run.record().status == "more calls"
+        return
+    said = f"nothing to compare with: main {does} the test as it is now, and the test changed"
+    assert list(run.record().missing.values()) == [said]
+    assert run.report().outcome == "passed"
+
+
 def test_times_of_fewer_than_ten_rounds_need_no_further_pair(pairs: Run) -> None:
     run = pairs()
     run.add(run.side(rounds=9), run.side(2 * NS, rounds=9))
@@ -173,8 +237,8 @@ def test_a_test_that_fails_in_the_working_tree_is_reported_as_it_is(pairs: Run) 
     [
         (lambda run: SideRun(["test_b"]), "main does not have the test"),
         (lambda run: SideRun([], {}, {run.file: "no module"}), "main cannot import {file} (no module)"),
-        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="skipped")}), "main has it skipped"),
-        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="failed")}), "main has it failed"),
+        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="skipped")}), "main skips it"),
+        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="failed")}), "main fails it"),
         (lambda run: run.side(name="other"), "main does not have the window"),
     ],
 )
@@ -312,7 +376,9 @@ def test_one_more_pair_finds_the_line_that_takes_the_time(pairs: Run) -> None:
     confirmed(run, 3900, 3900, 3900)
     assert run.found.asks_for_lines(TestRun.of(run.item))
     said = "97% of the time is at m.py:7 in total `ids.index(token)`"
-    run.found.locate([took(run, 12), took(run, 3900, explained={"cpu_time": said, "wall_time": said})])
+    again = [took(run, 12), took(run, 3900, explained={"cpu_time": said, "wall_time": said})]
+    run.found.locate([TestRun.of(run.item)], again)
+    assert not run.found.asks_for_lines(TestRun.of(run.item))
     assert f"\n    {said}\n" in run.report().longreprtext
 
 

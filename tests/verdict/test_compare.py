@@ -544,6 +544,20 @@ def test_calls_that_vary_are_a_change_where_they_leave_their_range_by_its_width(
     assert verdict_of({"Mul": OpCounts(Range(9, 10, varies=True))}, {}) is Verdict.GONE
 
 
+@pytest.mark.parametrize("base", [{"Mul": OpCounts(Range(7))}, {"Mul": OpCounts(Range(5, 7, varies=True))}, {}])
+def test_calls_that_vary_are_more_only_if_each_process_has_more(base: dict[str, OpCounts]) -> None:
+    most = base["Mul"].calls.most if base else 0
+    drawn = {"Mul": OpCounts(Range(most, 90, varies=True))}
+    diff = compare((base, {}), (drawn, {}), unjudged("one round", []), STORED)
+    assert (diff.verdict.is_regression, diff.rows[0].why) == (False, VARIES)
+    before = base["Mul"].calls if base else 0
+    assert list(diff.not_judged) == [
+        f"Mul: {most}..90 calls (baseline: {before}); not judged, since it varies from process to process"
+    ]
+    assert verdict_of(base, {"Mul": OpCounts(Range(most + 1, 90, varies=True))}) in (Verdict.MORE, Verdict.NEW)
+    assert verdict_of(base, {"Mul": OpCounts(Range(most, 90))}) in (Verdict.MORE, Verdict.NEW)  # its rounds differ
+
+
 def verdict_of(base: dict[str, OpCounts], now: dict[str, OpCounts]) -> Verdict:
     (row,) = compare((base, {}), (now, {}), TimingVerdict(Verdict.OK), STORED).rows
     return row.verdict
@@ -657,6 +671,13 @@ def test_calls_that_no_op_alone_has_more_of_are_told_of_the_window() -> None:
     before, after = (base, {"calls": Range(3, 3)}), (now, {"calls": Range(4, 4)})
     found = compare(before, after, unjudged("one round", []), STORED)
     assert findings(found) == ["calls of all ops: 4 (baseline: 3)"]
+
+
+def test_facts_that_vary_by_themselves_are_more_only_if_each_process_has_more() -> None:
+    base = {"python_calls": Range(2_000, 5_000, varies=True)}
+    for now, is_more in ((Range(5_000, 90_000, varies=True), False), (Range(80_000, 90_000, varies=True), True)):
+        found = compare(({}, base), ({}, {"python_calls": now}), unjudged("one round", []), STORED)
+        assert (found.verdict.is_regression, bool([*found.not_judged])) == (is_more, not is_more)
 
 
 def test_facts_that_vary_with_the_calls_are_told_and_not_judged() -> None:

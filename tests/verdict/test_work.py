@@ -97,6 +97,9 @@ def test_what_follows_from_sizes_or_calls_that_vary_is_told_and_hardly_judged(
     assert verdict in (found, found.verdict)
     assert found.is_unjudged is (verdict is Verdict.OK)
     assert found == Work() or (found.number and found.number.now.startswith("MatMul: bytes "))
+    drawn = OpCounts(Range(1), bytes=Range(20_000, 90_000, varies=True))
+    assert work(OpCounts(Range(1), bytes=Range(20_000)), drawn).is_unjudged
+    assert work(OpCounts(Range(1), bytes=Range(19_000)), drawn).verdict is Verdict.MORE_WORK
     in_pairs = OpCounts(Range(1, 3, varies=True), bytes=Range(90_000, 90_000))
     assert work(OpCounts(Range(1), bytes=Range(20_000, 20_000)), in_pairs).is_unjudged
 
