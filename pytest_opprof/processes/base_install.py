@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import UsageError
@@ -19,7 +20,7 @@ from .base_cache import fingerprint
 
 _FLAG = "--opprof-against-install"
 # Of the output of a failing command.
-_LINES = 5
+_LINES = 8
 # The file that adds today's packages to those of the base.
 _TODAY = "opprof_today.pth"
 # Environments that are kept: SciPy's takes 150 MB. One that was used within an hour stays, since a run may use it now.
@@ -52,6 +53,9 @@ def installed(folder: Path, tree: Path, command: str) -> str:
     today.update(dict.fromkeys(each for each in sys.path if each.endswith(("site-packages", "dist-packages"))))
     today[str(Path(__file__).parents[2])] = None  # pytest-opprof itself may be an editable install
     Path(there.stdout.strip(), _TODAY).write_text("\n".join(today), encoding="utf-8")
+    if sys.version_info < (3, 12) and find_spec("setuptools"):
+        # Python's own, of 2022 in 3.11, would come before today's, with which --no-build-isolation builds.
+        _run([python, "-m", "pip", "uninstall", "--yes", "--quiet", "setuptools"], tree, {})
     _run(
         words,
         tree,
@@ -82,7 +86,13 @@ class KeptEnvironment:
 
     def keep(self, environment: Path) -> None:
         """Copy *environment* here if it holds all that the command made; `python` has its place then."""
-        if not _is_complete(environment) or self.python():  # another run kept it meanwhile, and uses it
+        if self.python():
+            return  # another run kept it meanwhile, and uses it
+        if not _is_complete(environment):
+            self.problem = (
+                "the installed base is not kept for the next run, since its packages lie in the base's tree, as those"
+                " of an editable install do; 'pip install --no-deps .' is kept"
+            )
             return
         copying = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
@@ -148,5 +158,8 @@ def _run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
     except OSError as error:
         raise UsageError(f"{_FLAG}: {words[0]} cannot be started: {error.strerror or error}") from None
     if done.returncode:
-        said = "\n".join(f"  {line}" for line in done.stdout.strip().splitlines()[-_LINES:])
+        lines = done.stdout.strip().splitlines()
+        # pip's own words about the failure follow the output of the build that failed.
+        end = next((number for number, line in enumerate(lines) if "[end of output]" in line), len(lines))
+        said = "\n".join(f"  {line.rstrip()}" for line in lines[:end][-_LINES:])
         raise UsageError(f"{_FLAG}: {shlex.join(words)} failed with exit code {done.returncode}:\n{said}")

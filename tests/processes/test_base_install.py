@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from pytest_opprof.processes.base_install import KeptEnvironment
+from pytest_opprof.errors import UsageError
+from pytest_opprof.processes.base_install import KeptEnvironment, installed
 
 COMMIT = "0123456789abcdef"
 
@@ -58,7 +61,9 @@ def test_an_environment_whose_packages_may_lie_in_the_bases_tree_is_not_kept(
     found.keep(environment)
     assert found.python() == ""
     assert not (tmp_path / "cache").exists()
-    assert found.problem == ""
+    assert found.problem.startswith(
+        "the installed base is not kept for the next run, since its packages lie in the base"
+    )
 
 
 @pytest.mark.processes
@@ -90,3 +95,18 @@ def test_an_environment_that_another_run_kept_meanwhile_is_used_and_stays(enviro
     second.keep(environment)
     assert second.python() == str(python)
     assert python.parents[1].stat().st_ino == made
+
+
+@pytest.mark.processes
+def test_a_build_that_fails_shows_its_last_lines_and_has_todays_setuptools(tmp_path: Path) -> None:
+    today = find_spec("setuptools")
+    code = """if True:
+        import importlib.util, sys
+        found = importlib.util.find_spec("setuptools")
+        print("cause:", found and found.origin, "\\n      [end of output]\\n\\nnote: likely not a problem with pip")
+        sys.exit(1)
+    """
+    with pytest.raises(UsageError) as raised:
+        installed(tmp_path / "base", tmp_path, shlex.join(["python", "-c", code]))
+    said = str(raised.value)
+    assert said.endswith(f"failed with exit code 1:\n  cause: {today and today.origin}")
