@@ -61,6 +61,7 @@ class Found:
         self._confirmed = set[str]()
         """The tests that do more, by the same numbers in two pairs."""
         self._revision = revision
+        self._then = revision.removeprefix("the ")
         self._config = config
         self._acceptances = acceptances
         self._allowed: list[tuple[Acceptance, str, str]] = []
@@ -277,10 +278,11 @@ class Found:
                 base.uncounted if base else f"{self._revision} did not count them; --opprof-python counts on both sides"
             )
             return window.with_remark(f"calls of Python functions not compared: {why}")
-        entries = [side[name].python for side in self._windows[test][0]]
-        if differ := other_versions(*entries):
+        there, here = (side[name].python for side in self._windows[test][0])
+        if differ := other_versions(there, here, self._then):
             return window.with_remark(f"calls of Python functions not compared: {differ}")
-        window = replace(window, base_functions=Before(base.functions), base_loops=Before(base.loops or {}))
+        functions, loops = (Before(each, then=self._then) for each in (base.functions, base.loops or {}))
+        window = replace(window, base_functions=functions, base_loops=loops)
         lines = self._lines.get(test, {}).get(name)
         if lines is None:
             return window
@@ -330,7 +332,7 @@ class Found:
             self._timing(test, window, plan.tolerances),
             plan.tolerances,
             plan.top,
-            self._revision.removeprefix("the "),
+            self._then,
         )
         return found
 

@@ -38,6 +38,8 @@ class Before(NamedTuple):
     calls: Mapping[str, int] = {}
     above: int = 0
     """Functions called no more often than this are not stored."""
+    then: str = "baseline"
+    """The name of the base: ``baseline``, ``HEAD~1``."""
 
     def of(self, name: str) -> int:
         """Return the most possible calls of a function."""
@@ -105,7 +107,7 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:
     edges = sorted((each for each in now.lines if each.function == LOOP and each.caller in more), key=_size)
     found = []
     for each in edges[:_LINES]:
-        base = "" if before is None else f" (baseline: {before.said(each.caller)} in this function)"
+        base = "" if before is None else f" ({before.then}: {before.said(each.caller)} in this function)"
         said = f"the loop in `{each.line.function}` at {_at(each)} goes round {each.calls:,} times{base}"
         found.append(Cause(said, each.line))
     return found or [
@@ -184,7 +186,7 @@ def plural_times(calls: int) -> str:
 
 
 def _base(name: str, before: Before | None) -> str:
-    return "" if before is None else f" (baseline: {before.said(name)})"
+    return "" if before is None else f" ({before.then}: {before.said(name)})"
 
 
 def _without_line(name: str, before: Before | None, now: PythonCalls) -> str:

@@ -18,13 +18,13 @@ def is_glob(name: str) -> bool:
     return any(character in name for character in "*?[")
 
 
-def other_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return in words the versions that differ; empty if calls may be compared.
+def other_versions(before: Mapping[str, str], now: Mapping[str, str], then: str = "baseline") -> str:
+    """Return in words the versions that differ; empty if calls may be compared. *then* names the base.
 
     A package that only one side calls does not count: that is a change of the code under test.
     """
     differ = [name for name in now if name in before and before[name] != now[name]]
-    return ", ".join(f"{name} {now[name]} (baseline: {before[name]})" for name in sorted(differ))
+    return ", ".join(f"{name} {now[name]} ({then}: {before[name]})" for name in sorted(differ))
 
 
 def matching(name: str, functions: Collection[str]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ..errors import OpprofError
 from ..frameworks.live.registry import hints, load_all
 from ..measure.plan import Settings
+from ..profile.op_counts import listed
 from ..results.causes import causes_of
 from ..results.run_result import Stale
 from ..results.test_result import TestRecord, counted
@@ -155,11 +156,13 @@ def _shared_remarks(records: Sequence[TestRecord]) -> set[str]:
 
 
 def _grouped(reasons: Iterable[tuple[str, str]], verbosity: int) -> Iterator[str]:
-    """Yield a line for each reason, with the titles of the windows it holds for."""
+    """Yield a line for each reason, with the titles of the windows it holds for; with *verbosity*, each on a line."""
     by_reason: dict[str, list[str]] = {}
     for title, reason in reasons:
         by_reason.setdefault(reason, []).append(title)
     for reason, titles in by_reason.items():
-        shown = titles if verbosity > 0 else titles[:3]
-        more = f" and {len(titles) - len(shown)} more" if len(titles) > len(shown) else ""
-        yield f"{reason}: {', '.join(shown)}{more}"
+        if verbosity > 0 and len(titles) > 3:
+            yield f"{reason}:"
+            yield from (f"  {title}" for title in titles)
+        else:
+            yield f"{reason}: {listed(titles)}"

@@ -825,6 +825,6 @@ def test_calls_of_python_functions_are_counted_on_both_sides(repository: pytest.
     result.stdout.re_match_lines(
         [
             r"  calls of Python functions: \d+ \(HEAD: \d+\)",
-            r"    `step` at model/__init__.py:4 calls `builtins.abs` 50 times \(baseline: 0\)",
+            r"    `step` at model/__init__.py:4 calls `builtins.abs` 50 times \(HEAD: 0\)",
         ]
     )
