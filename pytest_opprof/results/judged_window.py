@@ -253,7 +253,7 @@ class JudgedWindow:
         rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         grown = {op: self.grown_of(op) for op in self.asked}
-        lines = {op: self._line(op, more[0].place) for op, (_, more) in grown.items() if more}
+        lines = {op: self._line(op, _changed_line(more[0]).place) for op, (_, more) in grown.items() if more}
         shared: dict[Place, dict[str, int]] = defaultdict(dict)
         for op, (by, more) in grown.items():
             for line in more if by == "calls" and op not in FACTS else ():
@@ -332,8 +332,9 @@ class JudgedWindow:
             return "calls", ()
         row = next((row for row in (self.diff.rows if self.diff else ()) if row.op == op), None)
         before, now = self.base_sites.get(op, {}), kept_sites({op: self.numbers.sites.get(op, ())})[op]
+        known = {place for sites in self.base_sites.values() for site in sites for place in site.chain}
         for by in _amounts_of(row):
-            if found := grown(before, now, by):
+            if found := grown(before, now, by, known):
                 return by, found
         return "calls", ()
 
@@ -419,6 +420,11 @@ def _causes(line: Grown) -> Iterator[Place]:
     for caller in line.callers:
         if caller.is_new:
             yield from _causes(caller)
+
+
+def _changed_line(line: Grown) -> Grown:
+    """Return the line to name in a finding: of a function that ran no op before, the one that calls it."""
+    return line.callers[0] if line.is_new and line.callers else line
 
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:

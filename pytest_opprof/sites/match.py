@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import TypeVar
 
@@ -45,7 +45,9 @@ class Grown:
     is_new: bool
     """Whether no line of the baseline matches it."""
     callers: tuple[Grown, ...] = ()
-    """The lines that call this one's function more often than before; unknown for a new function."""
+    """The lines that call this one's function more often than before; for a function that ran no op before, the line of
+    one that did.
+    """
 
     @property
     def place(self) -> Place:
@@ -58,14 +60,30 @@ class Grown:
         return self.now.most - self.before.most
 
 
-def grown(before: OpSites, now: OpSites, by: Amount = "calls") -> tuple[Grown, ...]:
+def grown(
+    before: OpSites, now: OpSites, by: Amount = "calls", known: Collection[Place] = frozenset()
+) -> tuple[Grown, ...]:
     """Return the lines with more calls of an op than *before*, or more FLOPs or bytes: the largest increase first.
 
     There is one if the op has more calls, all of them on known lines. If rounds differ, the maximum counts. There is
-    none if an amount is unknown for some line.
+    none if an amount is unknown for some line. *known* are all lines of the base, of any op: where a function ran no op
+    before, the line of a known function that calls it is the cause.
     """
-    sides = _amounts(near(before), by), _amounts(near(now), by)
-    return () if sides[0] is None or sides[1] is None else _Comparison().grown(sides[0], sides[1])
+    old, new = _amounts(near(before), by), _amounts(near(now), by)
+    if old is None or new is None:
+        return ()
+    functions = {place[:2] for place in known}
+    return tuple(_called_anew(each, new, known, functions) for each in _Comparison().grown(old, new))
+
+
+def _called_anew(line: Grown, now: OpSites, known: Collection[Place], functions: Collection[tuple[str, str]]) -> Grown:
+    at = next((number for number, place in enumerate(line.chain) if place[:2] in functions), 0)
+    if not line.is_new or not at:
+        return line
+    caller = line.chain[at]
+    through = [calls for site, calls in now.items() if site.chain[:1] == line.chain[:1] and caller in site.chain]
+    none = Calls(0, 0)
+    return replace(line, callers=(Grown(line.chain[at:], none, Calls.total(through), none, none, caller not in known),))
 
 
 def _amounts(sites: OpSites, by: Amount) -> OpSites | None:

@@ -259,6 +259,17 @@ def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
     assert str(failing.told[0]) == "3 ops, 6 calls more from nets.py:31 in forward  `again = helper(x)`"
 
 
+def test_a_helper_that_ran_no_op_before_is_told_with_the_line_that_calls_it() -> None:
+    before = {"Relu": (SiteCalls(1, (line(20), TEST)),)}
+    added = SiteCalls(1, (line(3, "y = x.float()", "helper"), line(21, "x = helper(x)"), TEST))
+    failing = window({"Relu": 1, "Cast": 1}, {**before, "Cast": (added,)}, {"Relu": 1}, before)
+    assert str(failing.told[0]) == "Cast: 1 call (baseline: 0) at nets.py:21"
+    assert text(failing).splitlines()[2:] == [
+        "    +1  nets.py:3 in helper  `y = x.float()`  (new)",
+        "            +1 from nets.py:21 in forward  `x = helper(x)`  (new)",
+    ]
+
+
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:
     failing = replace(window({"Cast": 1}, {}, {}, Cast=0), sites_lost="it broke")
     assert text(failing) == "\nsource lines for Cast are unknown: it broke"

@@ -81,6 +81,20 @@ def test_a_new_line_is_told_as_new_with_the_way_to_it() -> None:
     )
 
 
+def test_the_line_that_calls_a_function_without_ops_before_is_its_caller() -> None:
+    helper, inner = line("return y / y.std()", "normed"), line("z = normed(x)", "scaled")
+    now, entry, other = (line(text, "Block.forward") for text in ("x = scaled(x)", "h = scaled(x)", "x = act(x)"))
+    test = line("block(x)", "test_block", "test_m.py")
+    sites = {at(helper, inner, now, test): TWO, at(helper, inner, entry, test): ONE, at(helper, inner, test): ONE}
+    (one,) = grown({}, sites, known={other, test})
+    assert (one.place, one.is_new, one.now) == (helper, True, Calls(4, 4))
+    assert [(each.place, each.more, each.is_new) for each in one.callers] == [(now, 2, True)]
+    (one,) = grown({}, sites, known={now, test})  # the line was there, and called another function
+    assert [each.is_new for each in one.callers] == [False]
+    for known in (set[Place](), {line("y = 1", "normed")}):
+        assert [each.callers for each in grown({}, sites, known=known)] == [()]
+
+
 def test_calls_of_backward_ops_are_told_with_the_line_and_apart() -> None:
     place = line("y = x.float()")
     before, now = ({at(place): calls, at(place, backward=True): calls} for calls in (ONE, TWO))
