@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_opprof.profile.op_counts import OpCounts, counts_of, facts_in_all, in_all
-from pytest_opprof.profile.range import Range, joined
+from pytest_opprof.profile.range import MOST, BadRange, Range, joined
 
 from ..conftest import profile_of
 
@@ -153,3 +153,21 @@ def test_what_all_processes_did_is_known_of_each_op_that_any_of_them_called() ->
 def test_calls_of_a_profile_have_the_range_of_its_rounds() -> None:
     found = counts_of(profile_of([("Cast", 5)], [("Cast", 6), ("Cast", 7)]))
     assert (found["Cast"].calls.least, found["Cast"].calls.most, found["Cast"].calls.varies) == (1, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([-1, 5], "allowed: a whole number"),
+        (-1, "allowed: a whole number"),
+        ([5, 1], "the least comes first"),
+        (MOST + 1, "allowed: a whole number"),
+        ({"varies": 3}, "allowed: a whole number"),
+        ([1, 2, 3], "allowed: a whole number"),
+        (True, "allowed: a whole number"),
+    ],
+)
+def test_json_that_is_no_range_is_named_with_what_is_allowed(value: object, said: str) -> None:
+    with pytest.raises(BadRange, match=said) as raised:
+        Range.of_plain(value)
+    assert raised.value.value is value

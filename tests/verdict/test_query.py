@@ -207,6 +207,24 @@ def test_the_shortest_and_the_longest_are_calls_of_what_is_asked_for(
     assert sorted((line.time_ns for line in lines), reverse=True) == sorted(by_type, reverse=True)
 
 
+def test_a_call_with_parts_in_one_of_two_steps_has_their_time_in_the_sum() -> None:
+    plain = TWO_CALLS._replace(step=1, device_ns=20, whole=None)
+    profile = trace(TWO_CALLS, PART, plain, steps=("1", "2"))
+    for by in ("", "op"):
+        (line,) = answer(profile, Question(types=("Conv",), aggregate_by=by))  # type: ignore[arg-type]
+        assert (line.calls, line.time_ns) == (4, 110)
+
+
+@pytest.mark.parametrize(
+    ("by", "places"), [("place", ["cube", "vector"]), ("op", [None, None]), ("", ["cube", "vector"])]
+)
+def test_a_row_has_the_place_of_its_op_or_of_all_its_ops_if_they_are_aggregated_by_place(
+    by: Any, places: list[str | None]
+) -> None:
+    lines = answer(trace(CONV._replace(place="cube"), CAST._replace(place="vector")), Question(aggregate_by=by))
+    assert [line.place for line in lines] == places
+
+
 def test_who_asks_for_a_name_gets_every_event_of_it() -> None:
     for by in ("", "op"):
         (line,) = answer(

@@ -120,6 +120,7 @@ def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_befo
     [
         ({"float32": 9}, {"int64": 9}, Verdict.OTHER_DTYPES),  # an index is not wider than a float
         ({"float32": 9}, {"bfloat16": 8, "int64": 1}, Verdict.NARROWER),
+        ({"float32": 1}, {"bfloat16": 9}, Verdict.NARROWER),  # by the bits of an element, whatever the calls
         ({"int32": 9}, {"int64": 9}, Verdict.WIDER),
         ({"uint8": 9}, {"float32": 9}, Verdict.WIDER),
         ({"int64": 9}, {"float32": 9}, Verdict.OTHER_DTYPES),
@@ -142,6 +143,7 @@ def test_fewer_calls_of_fewer_bytes_are_never_wider() -> None:
     assert work(of({"float32": 505}, 600_000), of({"float64": 452}, 700_000)).verdict is Verdict.WIDER
     assert work(of({"float32": 505}, 600_000), of({"float64": 505}, 100_000)).verdict is Verdict.WIDER
     assert work(of({"float32": 505}), of({"float64": 452})).verdict is Verdict.WIDER
+    assert work(of({"float32": 505}, 600_000), of({"float64": 452})).verdict is Verdict.WIDER  # bytes unknown now
 
 
 DTYPES = st.dictionaries(st.sampled_from(["float32", "float64", "bfloat16", "int64->bool"]), st.integers(1, 9))
