@@ -1,11 +1,13 @@
-"""The backend for PyTorch, by the public torch.profiler.
+"""The backend for PyTorch, by the session inside the public torch.profiler.
 
 On a CPU it reads the event tree (`event_tree`). With a GPU, the activities of CUDA are recorded as well and all events
 are read one by one (`cuda`).
 
-One session of the profiler runs from the first open window to the last close: starting one takes 0.3 ms, the first 0.8
-s. It records dtypes, without which a cast looks like a copy. Reading the tree directly takes 2 us an event, 5 if the
-tensors of an op are needed; `prof.events()` and `key_averages()` take 40 to 100 us. Measured with PyTorch 2.13.
+One session of the profiler runs from the first open window to the last close: starting one takes 0.3 ms. It is a
+`torch.autograd.profiler.profile`, since `torch.profiler.profile` imports torch._inductor when it first starts, 2.5 s of
+CPU time, only to read a setting of CUDA graphs. It records dtypes, without which a cast looks like a copy. Reading the
+tree directly takes 2 us an event, 5 if the tensors of an op are needed; `prof.events()` and `key_averages()` take 40 to
+100 us. Measured with PyTorch 2.13.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -153,7 +154,7 @@ class TorchBackend(Backend):
             _wait()
         looks = [_look()] if on_gpu else []
         older = [torch.empty(1)] if options.memory and not self._has_freed else []
-        _start(session)
+        session.__enter__()
         contexts = 0
         threads, guards = OtherThreads(), failed_guards()
         try:
@@ -182,17 +183,16 @@ class TorchBackend(Backend):
         finally:
             if lists_allocations:
                 allocations = list_of_allocations.stop()
-            if not contexts and session.profiler:
+            if not contexts:
                 # Otherwise it would wait for the GPU, and initialise CUDA if the program has not.
-                session.profiler.use_device = None
+                session.use_device = None
             # Also after an exception or Ctrl-C, since a running profiler would slow and break later code.
             _stop(session)
             self._ended_at = monotonic()
         if numbers:
             nodes = {mark: after - before for mark, (before, after) in enumerate(pairwise(numbers), start=1)}
             log.counts["grad_nodes"] = nodes
-        results = session.profiler.kineto_results if session.profiler else None
-        session.profiler = None  # ends a reference cycle, which would keep 2 KB an event until Python collects garbage
+        results = session.kineto_results
         if threads.started or threads.worked:
             log.remark(OTHER_THREADS)
         for why in recompiled(guards):
@@ -311,7 +311,7 @@ def _records_all_threads(options: Options, on_gpu: bool) -> bool:
 
 def _session(options: Options, on_gpu: bool, all_threads: bool = False) -> Any:
     from torch._C._profiler import _ExperimentalConfig
-    from torch.profiler import ProfilerActivity, profile
+    from torch.autograd.profiler import profile
 
     wanted: dict[str, Any] = {"profile_all_threads": True} if all_threads else {}
     if on_gpu:
@@ -321,18 +321,12 @@ def _session(options: Options, on_gpu: bool, all_threads: bool = False) -> Any:
     # value that stops it in 2.13.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     return profile(
-        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])],
+        use_device="cuda" if on_gpu else None,
         record_shapes=True,
-        profile_memory=options.memory,
+        profile_memory=bool(options.memory),
+        use_kineto=True,
         experimental_config=_ExperimentalConfig(**wanted) if wanted else None,
     )
-
-
-def _start(session: Any) -> None:
-    with warnings.catch_warnings():
-        # PyTorch 2.11 warns in the first session of a process that a second cycle would drop the events of the first.
-        warnings.filterwarnings("ignore", "Warning: Profiler clears events at the end of each cycle")
-        session.start()
 
 
 def _free_unheard(blocks: list[Any]) -> None:
@@ -362,7 +356,7 @@ def _free_unheard(blocks: list[Any]) -> None:
 def _stop(session: Any) -> None:
     """Stop the session. Raises BackendError if another profiler has ended it."""
     try:
-        session.stop()
+        session.__exit__(None, None, None)
     except RuntimeError as error:
         if "it's not running" not in str(error):
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -761,3 +762,19 @@ def test_what_torch_compile_compiles_again_is_said_with_the_guard_that_failed() 
     (said,) = of(lambda: scaled(X.double(), 2))
     assert said.startswith("torch.compile compiled <lambda> (")
     assert said.endswith(" again: tensor 'x' dtype mismatch. expected Float, actual Double")
+
+
+@pytest.mark.processes
+def test_a_window_imports_no_compiler() -> None:
+    """`torch.profiler.profile` does: 2.5 s of CPU time in each process."""
+    code = """
+import sys, torch
+from pytest_opprof.frameworks.live.contract import Options
+from pytest_opprof.frameworks.pytorch.live.backend import backend
+for memory in (True, False):
+    with backend().collect(Options(memory=memory)):
+        torch.ones(3) + 1
+print([name for name in ("torch._dynamo", "torch._inductor") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"

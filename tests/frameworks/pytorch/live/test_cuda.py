@@ -657,14 +657,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     def stood_in(options: Options, on_gpu: bool, all_threads: bool) -> Any:
         assert on_gpu
         real = session(options, False, all_threads)
-        stop = real.stop
+        stop = real.__exit__
 
-        def stopped() -> None:
-            stop()
-            results = real.profiler.kineto_results
-            real.profiler.kineto_results = SimpleNamespace(events=lambda: gpu.events(results.events()))
+        def stopped(*error: object) -> None:
+            stop(*error)
+            results = real.kineto_results
+            real.kineto_results = SimpleNamespace(events=lambda: gpu.events(results.events()))
 
-        real.stop = stopped
+        real.__exit__ = stopped
         return real
 
     driver = SimpleNamespace(
@@ -1053,13 +1053,13 @@ def test_a_session_that_pytorch_2_11_finds_ended_is_lost(gpu: Gpu, monkeypatch: 
 
     def ended(*args: Any) -> Any:
         real = session(*args)
-        stop = real.stop
+        stop = real.__exit__
 
-        def stopped() -> None:
-            stop()
+        def stopped(*error: object) -> None:
+            stop(*error)
             raise RuntimeError("Can't disable Kineto profiler when it's not running")
 
-        real.stop = stopped
+        real.__exit__ = stopped
         return real
 
     monkeypatch.setattr(module, "_session", ended)
@@ -1189,13 +1189,7 @@ def waits_for_the_gpu(session: Callable[..., Any]) -> Callable[..., Any]:
 
     def made(*args: Any) -> Any:
         real = session(*args)
-        start = real.start
-
-        def started() -> None:
-            start()
-            real.profiler.use_device = "cuda"
-
-        real.start = started
+        real.use_device = "cuda"
         return real
 
     return made
@@ -1227,7 +1221,5 @@ def test_a_session_asks_for_cuda_only_where_there_is_a_gpu(monkeypatch: pytest.M
     from pytest_opprof.frameworks.pytorch.live import backend as module
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    session = module._session(Options(), True)
-    assert set(session.activities) == {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA}
-    assert session.experimental_config is not None
-    assert module._session(Options(), False).activities == {torch.profiler.ProfilerActivity.CPU}
+    assert module._session(Options(), True).use_device == "cuda"
+    assert module._session(Options(), False).use_device is None

@@ -47,11 +47,9 @@ class _Nothing(dict[Any, Any]):
 
 def recorded(body: Callable[[], object]) -> Any:
     session = _session(Options(), on_gpu=False, all_threads=True)
-    session.start()
-    body()
-    session.stop()
-    results, session.profiler = session.profiler.kineto_results, None
-    return results
+    with session:
+        body()
+    return session.kineto_results
 
 
 def read(results: Any, *, remembers: bool) -> OpProfile:
