@@ -71,6 +71,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         for between in ("< int(label) <=", "<= int(label) <")
     },
     (
+        "verdict/work.py",
+        "_DTYPE = re.compile('|'.join(sorted(NAMES, key=len, reverse=True)))",
+        "_DTYPE = re.compile('|'.join(sorted(NAMES, key=len, reverse=False)))",
+    ): "a dtype whose name begins with that of another one is as wide",
+    (
+        "verdict/work.py",
+        "return max(map(width, floats or found), default=0)",
+        "return max(map(width, floats or found), default=1)",
+    ): "a dtype of unknown width is narrower than all known ones, whose least is 2",
+    (
         "verdict/coarse.py",
         "if ns < 10 * _STEP_NS:",
         "if ns < 11 * _STEP_NS:",

@@ -102,8 +102,24 @@ def test_bytes_are_judged_where_they_are_known_and_refused_where_they_are_not() 
     log.add(log.name("Add"), 5)
     profile = assemble([(log.freeze(), {0: 0})], [1])
     assert lines(profile, Cast="2 MiB") == ["Cast: bytes moved 3 MiB (budget: 2 MiB)"]
-    with pytest.raises(UsageError, match=r"the limit on bytes moved by Add \(2 MiB\) cannot be checked: fake"):
-        lines(profile, Add="2 MiB")
+    said = (
+        r"the limit on bytes moved by Add \(1\.23 MiB\) cannot be checked: fake does not report the bytes of Add here"
+    )
+    with pytest.raises(UsageError, match=said):
+        lines(profile, Add="1.234567 MiB")
+    assert lines(profile, Cast=["4 MiB", 1]) == []
+
+
+def test_times_of_the_cpu_that_were_disturbed_are_no_budget_and_those_of_a_device_are() -> None:
+    for device, is_refused in (("cpu", True), ("NVIDIA H100", False)):
+        profile = profile_of([("Add", 9_000)], environment=replace(ENVIRONMENT, device=device))
+        profile = replace(profile, disturbed=("a debugger traces it",))
+        assert lines(profile, Add=1) == []
+        if is_refused:
+            with pytest.raises(UsageError, match=r"time of Add \(4 us\) cannot be checked: a debugger traces it"):
+                lines(profile, Add="4 us")
+        else:
+            assert lines(profile, Add="4 us") == ["Add: device time 9 us (budget: 4 us)"]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,9 @@ def test_flops_say_more_than_bytes_and_dtypes_more_than_both() -> None:
     narrower = work(of({"float32": 1}, 10_000, 10_000), of({"bfloat16": 1}, 50_000, 100_000))
     assert narrower.verdict is Verdict.MORE_WORK
     assert narrower.text == "float32 -> bfloat16, bytes x5, FLOPs x10"
+    assert work(of({"float32": 1}, 10_000), of({"bfloat16": 1}, 5_000)).verdict is Verdict.NARROWER
+    mixed = work(of({"float32": 1}, 10_000, 40_000), of({"float32": 1}, 20_000, 20_000))
+    assert (mixed.verdict, mixed.text) == (Verdict.MORE_WORK, "bytes x2, FLOPs x0.5")
     wider = work(of({"float32": 1}, 10_000), of({"float64": 1}, 20_000))
     assert wider.number
     assert wider.number.told() == "MatMul: float64 (baseline: float32), bytes x2"
@@ -108,6 +111,7 @@ def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_befo
     base = OpCounts(Range(2), dtypes={"float32": Range(1, 2, varies=True), "float64": Range(0, 1, varies=True)})
     assert work(base, of({"float64": 2})) == Work()
     assert work(base, of({"float64": 1, "int64": 1})) == Work()
+    assert work(base, of({"complex128": 1, "bool": 1})).verdict is Verdict.WIDER
     found = work(base, of({"float32": 1, "complex128": 1}))
     assert (found.verdict, found.text) == (Verdict.WIDER, "float32, float64 -> complex128")
     assert found.number
@@ -121,6 +125,12 @@ def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_befo
         ({"float32": 9}, {"int64": 9}, Verdict.OTHER_DTYPES),  # an index is not wider than a float
         ({"float32": 9}, {"bfloat16": 8, "int64": 1}, Verdict.NARROWER),
         ({"float32": 1}, {"bfloat16": 9}, Verdict.NARROWER),  # by the bits of an element, whatever the calls
+        # By the calls that went from each dtype, not by those that stay: 17.5 bits on average, 20 now.
+        (
+            {"float32": 10, "bfloat16": 10},
+            {"float32": 9, "float32->float16": 1, "float16": 3},
+            Verdict.WIDER,
+        ),
         ({"int32": 9}, {"int64": 9}, Verdict.WIDER),
         ({"uint8": 9}, {"float32": 9}, Verdict.WIDER),
         ({"int64": 9}, {"float32": 9}, Verdict.OTHER_DTYPES),
