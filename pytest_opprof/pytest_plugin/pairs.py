@@ -191,8 +191,9 @@ class Found:
         """Return True if more pairs could change a verdict, or tell whether extra calls vary."""
         if any(not diff.timing.settled for diff in self._diffs_of(test).values()):
             return True
-        is_sure = test.nodeid in self._confirmed or len(self._windows[test.nodeid]) >= CALL_PROCESSES
-        return not is_sure and self.does_more(test)
+        if test.nodeid in self._confirmed or not self.does_more(test):
+            return False
+        return len(self._windows[test.nodeid]) < CALL_PROCESSES
 
     def asks_for_lines(self, test: TestRun) -> bool:
         """Return True if the working tree fails for its work, so that source lines are needed, and still unknown."""

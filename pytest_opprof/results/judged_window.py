@@ -16,7 +16,7 @@ from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
 from ..python_calls.names import PREFIX
-from ..sites.match import Grown, grown
+from ..sites.match import Grown, grown, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
 from ..verdict.acceptance import TRAILER, Acceptance
@@ -332,10 +332,9 @@ class JudgedWindow:
             return "calls", ()
         row = next((row for row in (self.diff.rows if self.diff else ()) if row.op == op), None)
         before, now = self.base_sites.get(op, {}), kept_sites({op: self.numbers.sites.get(op, ())})[op]
-        known = {place for sites in self.base_sites.values() for site in sites for place in site.chain}
         for by in _amounts_of(row):
-            if found := grown(before, now, by, known):
-                return by, found
+            if found := grown(before, now, by):
+                return by, with_callers(found, now, self.base_sites) if by == "calls" else found
         return "calls", ()
 
     def result(self, machine: str, parallel: bool, compared: bool) -> WindowResult:

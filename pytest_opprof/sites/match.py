@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import TypeVar
 
-from .places import Amount, Calls, Chain, OpSites, Place, Site, near
+from .places import Amount, Calls, Chain, OpSites, Place, Site, WindowSites, near
 
 # The most pairs of words that are compared for one op of one window, 150 for a pair of usual lines: 0.6 s at worst.
 # Edited lines beyond this are reported as new.
@@ -60,30 +60,37 @@ class Grown:
         return self.now.most - self.before.most
 
 
-def grown(
-    before: OpSites, now: OpSites, by: Amount = "calls", known: Collection[Place] = frozenset()
-) -> tuple[Grown, ...]:
+def grown(before: OpSites, now: OpSites, by: Amount = "calls") -> tuple[Grown, ...]:
     """Return the lines with more calls of an op than *before*, or more FLOPs or bytes: the largest increase first.
 
     There is one if the op has more calls, all of them on known lines. If rounds differ, the maximum counts. There is
-    none if an amount is unknown for some line. *known* are all lines of the base, of any op: where a function ran no op
-    before, the line of a known function that calls it is the cause.
+    none if an amount is unknown for some line.
     """
     old, new = _amounts(near(before), by), _amounts(near(now), by)
-    if old is None or new is None:
-        return ()
-    functions = {place[:2] for place in known}
-    return tuple(_called_anew(each, new, known, functions) for each in _Comparison().grown(old, new))
+    return () if old is None or new is None else _Comparison().grown(old, new)
 
 
-def _called_anew(line: Grown, now: OpSites, known: Collection[Place], functions: Collection[tuple[str, str]]) -> Grown:
-    at = next((number for number, place in enumerate(line.chain) if place[:2] in functions), 0)
-    if not line.is_new or not at:
-        return line
-    caller = line.chain[at]
-    through = [calls for site, calls in now.items() if site.chain[:1] == line.chain[:1] and caller in site.chain]
-    none = Calls(0, 0)
-    return replace(line, callers=(Grown(line.chain[at:], none, Calls.total(through), none, none, caller not in known),))
+def with_callers(lines: Sequence[Grown], now: OpSites, base: WindowSites) -> tuple[Grown, ...]:
+    """Return *lines*, each new one of a function that ran no op in *base* with the line of one that did as its caller.
+
+    That line is the cause: code that was there before begins to call new code.
+    """
+    if not any(line.is_new for line in lines):
+        return tuple(lines)
+    known = {place for sites in base.values() for site in sites for place in site.chain}
+    functions, none = {place[:2] for place in known}, Calls(0, 0)
+    found = []
+    for line in lines:
+        at = next((number for number, place in enumerate(line.chain) if place[:2] in functions), 0)
+        if line.is_new and at:
+            caller = line.chain[at]
+            through = [
+                calls for site, calls in now.items() if site.chain[:1] == line.chain[:1] and caller in site.chain
+            ]
+            of_it = Grown(line.chain[at:], none, Calls.total(through), none, none, caller not in known)
+            line = replace(line, callers=(of_it,))
+        found.append(line)
+    return tuple(found)
 
 
 def _amounts(sites: OpSites, by: Amount) -> OpSites | None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.sites import match
-from pytest_opprof.sites.match import Grown, grown
+from pytest_opprof.sites.match import Grown, grown, with_callers
 from pytest_opprof.sites.places import MOST_FRAMES, Calls, OpSites, Place, Site
 
 from . import refactorings
@@ -86,13 +86,16 @@ def test_the_line_that_calls_a_function_without_ops_before_is_its_caller() -> No
     now, entry, other = (line(text, "Block.forward") for text in ("x = scaled(x)", "h = scaled(x)", "x = act(x)"))
     test = line("block(x)", "test_block", "test_m.py")
     sites = {at(helper, inner, now, test): TWO, at(helper, inner, entry, test): ONE, at(helper, inner, test): ONE}
-    (one,) = grown({}, sites, known={other, test})
+    lines = grown({}, sites)
+    (one,) = with_callers(lines, sites, {"Relu": {at(other, test): ONE}})
     assert (one.place, one.is_new, one.now) == (helper, True, Calls(4, 4))
     assert [(each.place, each.more, each.is_new) for each in one.callers] == [(now, 2, True)]
-    (one,) = grown({}, sites, known={now, test})  # the line was there, and called another function
+    (one,) = with_callers(
+        lines, sites, {"Relu": {at(now, test): ONE}}
+    )  # the line was there, and called another function
     assert [each.is_new for each in one.callers] == [False]
-    for known in (set[Place](), {line("y = 1", "normed")}):
-        assert [each.callers for each in grown({}, sites, known=known)] == [()]
+    for base in ({}, {"Relu": {at(line("y = 1", "normed")): ONE}}):
+        assert with_callers(lines, sites, base) == lines
 
 
 def test_calls_of_backward_ops_are_told_with_the_line_and_apart() -> None:
