@@ -74,7 +74,8 @@ class Child:
             with terminated_as_by_ctrl_c():
                 line = _line(self.connection)
         except TimeoutError:
-            raise BackendError(f"{self.name} took more than {patience_s:.0f} s") from None
+            last = f" ({said})" if (said := self._last_line()) else ""
+            raise BackendError(f"{self.name} took more than {patience_s:.0f} s{last}") from None
         if not line:
             raise self.ended()
         self.asks = json.loads(line)
@@ -84,9 +85,12 @@ class Child:
         """Return the error for a process that ended by itself, with its last output."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDING_S)
+        return BackendError(f"{self.name} ended early ({self._last_line() or 'it printed nothing'})")
+
+    def _last_line(self) -> str:
         self._output.seek(0)
-        lines = self._output.read().decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
-        return BackendError(f"{self.name} ended early ({lines[-1].strip('= ')})")
+        lines = self._output.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip("= ") if lines else ""
 
     @property
     def is_running(self) -> bool:

@@ -35,6 +35,10 @@ class SideRun:
     """The compiled modules of the other side's tree that it imported."""
 
 
+# A port or a lock that a conftest.py takes when a session starts can be taken once.
+_ALSO_HERE = ": conftest.py files run in this process and on both sides at the same time"
+
+
 class Running:
     """The processes of pairs that run at once, in threads: Ctrl-C, which only the main thread sees, ends them all."""
 
@@ -129,7 +133,8 @@ class _Side:
         try:
             self.child.hear()
         except BackendError as error:
-            raise BackendError(f"{error}, in {self.test}" if self.test else str(error)) from None
+            starts = "" if self.ran.collected else f", before it had collected its tests{_ALSO_HERE}"
+            raise BackendError(f"{error}{f', in {self.test}' if self.test else starts}") from None
 
     @property
     def asks(self) -> list[Any]:

@@ -234,10 +234,16 @@ class Against:
         self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], found: Found, why: str = ""
     ) -> None:
         """Look up the source lines of tests that fail for their work; *why*: another purpose of the pair."""
-        if failing := [test for test in tests if found.asks_for_lines(test)]:
-            say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}, {why}to look up source lines")
-            shards = _shards(failing, len(sides))
-            found.locate(failing, turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
+        groups = found.alike([test for test in tests if found.asks_for_lines(test)])
+        if not groups:
+            return
+        failing, every = [group[0] for group in groups], sum(map(len, groups))
+        of = f" of {every}, one for each group of parameters with the same change" if len(failing) < every else ""
+        say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}{of}, {why}to look up source lines")
+        shards = _shards(failing, len(sides))
+        found.locate(failing, turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
+        for first, *others in groups:
+            found.locate_alike(first, others)
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[TestRun], found: Found) -> None:
         """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""

@@ -145,6 +145,28 @@ class Found:
                 for window in _measured(reports)
             }
 
+    def alike(self, tests: Sequence[TestRun]) -> list[list[TestRun]]:
+        """Return *tests* in groups: one function with several parameters whose windows do the same more."""
+        groups: dict[object, list[TestRun]] = {}
+        for test in tests:
+            more = [
+                (name, row.op, row.verdict, str(row.calls), row.work.text)
+                for name, diff in self._diffs_of(test).items()
+                for row in diff.rows
+                if row.verdict.does_more
+            ]
+            groups.setdefault((test.nodeid.partition("[")[0], *more) if more else test.nodeid, []).append(test)
+        return [*groups.values()]
+
+    def locate_alike(self, first: TestRun, others: Sequence[TestRun]) -> None:
+        """Add the source lines of the *first* test of a group to the *others*, and that it was confirmed."""
+        for test in (test.nodeid for test in others):
+            self._sites[test] = self._sites[first.nodeid]
+            self._lines[test] = self._lines[first.nodeid]
+            self._slow[test] = self._slow[first.nodeid]
+            if first.nodeid in self._confirmed:
+                self._confirmed.add(test)
+
     def _is_confirmed(self, test: TestRun, pair: Sequence[SideRun]) -> bool:
         """Return True if each op or fact that is more in the first pair is the same in another *pair*."""
         again = [_windows(side.reports.get(test.nodeid, [])) for side in pair]
@@ -307,6 +329,9 @@ class Found:
         if file in before.errors:
             return f"cannot import {file} ({before.errors[file]})"
         if test not in before.collected:
+            function, has_parameters, _ = test.partition("[")
+            if has_parameters and any(each.partition("[")[0] == function for each in before.collected):
+                return "has other parameters (--opprof-against-tests=here runs today's on both sides)"
             return "does not have the test"
         reports = before.reports.get(test, [])
         outcomes = {report["outcome"] for report in reports} - {"passed"}

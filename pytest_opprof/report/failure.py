@@ -65,6 +65,8 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
             lines += [TextLine(""), TextLine(style.write(f"timeline: {open_trace(window.trace)}{lacks}"))]
         elif lacks:
             lines += [TextLine(""), TextLine(style.write(f"no trace: {window.trace_lacks}"))]
+    # One line for a commit message, below all failures, accepts the change in all tests.
+    accepting = None if accepting and shown.like and accepting.by == "commit" else accepting
     if accepting and (steps := accepting.steps(test, (each for window in broken for each in window.told))):
         said = style.write(f"to accept this change: {', then '.join(step.text for step in steps)}")
         lines += [TextLine(""), TextLine(said, "command")]

@@ -19,12 +19,14 @@ from .accepting import Accepting
 
 _MANY, _CAUSES = 3, 8
 """Summarise causes from so many failing tests on; at most so many causes."""
-_INTERRUPTED = "opprof: interrupted before a test was measured to its end"
+_INTERRUPTED = "opprof: interrupted before a test was judged"
 _UNMARKED = (
     "opprof: nothing was measured: no test has an op_budget or opprof mark or uses the opprof fixture"
     " (--opprof-all measures every test)"
 )
 _UNFINISHED = "opprof: nothing was measured: no test that is to be measured ran to its end"
+
+_NO_TEST = "opprof: nothing was measured: no test ran"
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ class Summary:
         elif settings.everything and self.ran:
             said = _nothing_seen(settings.backends)
         else:
-            said = _UNFINISHED if self.marked else _UNMARKED
+            said = (_UNFINISHED if self.ran else _NO_TEST) if self.marked else _UNMARKED
         errors = [plural(len(self.errors), "error")] if self.errors else []
         yield ", ".join([said, *self.elsewhere, *errors])
 
@@ -150,8 +152,8 @@ def _counted(records: Sequence[TestRecord], against: str) -> str:
 
 
 def _shared_remarks(records: Sequence[TestRecord]) -> set[str]:
-    """Return the remarks of backends that several tests share."""
-    of_test = [{remark.text for window in record.windows for remark in window.remarks} for record in records]
+    """Return the remarks that several tests share: of a backend, or of the same change."""
+    of_test = [{text for _, text in record.each_remark} for record in records]
     return {text for text, tests in Counter(text for texts in of_test for text in texts).items() if tests > 1}
 
 

@@ -117,6 +117,9 @@ def _cause(changes: Sequence[_Change], of: str | SourceLine) -> Cause:
     lines = Counter[SourceLine]()
     if isinstance(of, SourceLine):
         lines[of] = len(by_test)
+        for each in by_test.values():
+            grown = [line.line for line in each.window.grown.get(each.op, ())]
+            lines.update(line for line in dict.fromkeys(grown) if of in grown and line != of)
     elif first.finding:
         for each in reversed(by_test.values()):
             lines.update([*dict.fromkeys(grown.line for grown in each.window.grown.get(of, ()))])

@@ -253,7 +253,11 @@ class JudgedWindow:
         rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         grown = {op: self.grown_of(op) for op in self.asked}
-        lines = {op: self._line(op, _changed_line(more[0]).place) for op, (_, more) in grown.items() if more}
+        lines = {
+            op: (self._line(op, _changed_line(more[0]).place), _share(op, by, more))
+            for op, (by, more) in grown.items()
+            if more
+        }
         shared: dict[Place, dict[str, int]] = defaultdict(dict)
         for op, (by, more) in grown.items():
             for line in more if by == "calls" and op not in FACTS else ():
@@ -261,16 +265,20 @@ class JudgedWindow:
                     shared[place][op] = shared[place].get(op, 0) + line.more
         # Of lines that ask for equally many ops, the innermost comes first, so `max` picks it.
         most = max(shared, key=lambda place: len(shared[place]), default=None)
-        found = found if most is None else self._of_one_line(found, most, shared[most])
+        in_all = {op: sum(line.more for line in more) for op, (_, more) in grown.items()}
+        found = found if most is None else self._of_one_line(found, most, shared[most], in_all)
         found = [
-            each if each.adds or each.line else _at(each, lines.get(with_lines(each.op or each.rule))) for each in found
+            each if each.adds or each.line else _at(each, *lines.get(with_lines(each.op or each.rule), (None, 0)))
+            for each in found
         ]
         found = _with_facts(found)
         return [*found, *([Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs else [])]
 
-    def _of_one_line(self, findings: Sequence[Finding], place: Place, more: Mapping[str, int]) -> list[Finding]:
+    def _of_one_line(
+        self, findings: Sequence[Finding], place: Place, more: Mapping[str, int], in_all: Mapping[str, int]
+    ) -> list[Finding]:
         """Return *findings*, with *more* calls from the line at *place* joined if they are of `_SHARED_OPS` ops or
-        more.
+        more; *in_all*: the extra calls of each op from all lines.
         """
         of_calls = (Verdict.NEW.value, Verdict.MORE.value)
         ops = [each.op for each in findings if each.op in more and not each.adds and each.rule in of_calls]
@@ -283,12 +291,14 @@ class JudgedWindow:
             is_member = is_member if each.adds else each.op in ops and each.rule in of_calls
             below = structs.replace(each, text=f"  {each.text}", short="", line=None)
             (together if is_member else others).append(below if is_member else each)
-        line, calls = self._line(ops[0] or "", place), sum(more[op or ""] for op in ops)
+        line = self._line(ops[0] or "", place)
+        calls, total = (sum(of[op or ""] for op in ops) for of in (more, in_all))
+        of_all, here = (f"{calls} of ", f", {calls} of them") if calls < total else ("", "")
         first = Finding(
             together[0].rule,
             ops[0],
-            f"{plural(len(ops), 'op')}, {plural(calls, 'call')} more from {line}",
-            f"{len(ops)} ops +{calls} calls at {_place(line)}",
+            f"{plural(len(ops), 'op')}, {of_all}{plural(total, 'call')} more from {line}",
+            f"{len(ops)} ops +{total} calls{here} at {_place(line)}",
             tuple(op for op in ops if op),
             line,
             over_budget=any(each.over_budget for each in together),
@@ -399,9 +409,9 @@ def _is_of(fact: Finding, leader: Finding) -> bool:
     return (name in _HELD and of == "left_behind") or (fact.op in WITH_LINES and same_line)
 
 
-def _at(finding: Finding, line: SourceLine | None) -> Finding:
-    """Return *finding* with the source line that causes it."""
-    where = _at_line(line)
+def _at(finding: Finding, line: SourceLine | None, calls: int = 0) -> Finding:
+    """Return *finding* with the source line that causes it, or so many of its extra *calls*."""
+    where = f", {calls} more{_at_line(line)}" if calls else _at_line(line)
     return structs.replace(finding, text=finding.text + where, short=finding.short + where, line=line)
 
 
@@ -424,6 +434,13 @@ def _causes(line: Grown) -> Iterator[Place]:
 def _changed_line(line: Grown) -> Grown:
     """Return the line to name in a finding: of a function that ran no op before, the one that calls it."""
     return line.callers[0] if line.is_new and line.callers else line
+
+
+def _share(op: str, by: Amount, more: Sequence[Grown]) -> int:
+    """Return the extra calls of the first changed line; 0 if it has all of them, or if they are not of calls."""
+    places = [_changed_line(line).place for line in more]
+    first = sum(line.more for line, place in zip(more, places) if place == places[0])
+    return first if by == "calls" and op not in FACTS and first < sum(line.more for line in more) else 0
 
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:

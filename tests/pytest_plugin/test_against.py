@@ -545,7 +545,7 @@ def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(
     process.send_signal(number)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output
-    assert "opprof: interrupted before a test was measured to its end" in output
+    assert "opprof: interrupted before a test was judged" in output
     assert leftovers(repository) == []
     for pid in marker.read_text().split():
         with pytest.raises(ProcessLookupError):

@@ -157,6 +157,23 @@ def test_the_pair_that_looks_up_lines_confirms_the_same_extra_calls(
     assert run.record().status == status
 
 
+def test_of_parameters_with_the_same_change_one_is_confirmed_for_all(pairs: Run) -> None:
+    run = pairs(source="import pytest\n@pytest.mark.parametrize('n', range(4))\ndef test_a(n): pass\n")
+    tests = [TestRun.of(item) for item in run.items]
+    before, now = SideRun(), SideRun()
+    for test, calls in zip(tests, (2, 2, 3, 1)):
+        run.test = test.nodeid
+        before.reports |= run.side(rounds=1).reports
+        now.reports |= run.side(rounds=1, calls=calls).reports
+    run.add(before, now)
+    assert run.found.alike(tests) == [tests[:2], [tests[2]], [tests[3]]]
+    run.test = tests[0].nodeid
+    run.found.locate(tests[:1], [run.side(rounds=1), run.side(rounds=1, calls=2)])
+    run.found.locate_alike(tests[0], tests[1:2])
+    assert [run.found.is_open(test) for test in tests] == [False, False, True, False]
+    assert [run.found.asks_for_lines(test) for test in tests] == [False, False, True, False]
+
+
 def test_a_changed_test_is_compared_as_it_is_now_on_both_sides(pairs: Run) -> None:
     run = pairs(source=ONE)
     test = TestRun.of(run.item)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
@@ -269,6 +271,18 @@ total time: 1 ms -> 1.2 ms (+20%): +10 us from slower calls, +190 us from outsid
 
 to accept this change: pytest test_m.py::t --opprof-update"""
     )
+
+
+@pytest.mark.parametrize(("by", "is_said"), [("commit", False), ("baseline", True)])
+def test_a_line_for_a_commit_message_is_announced_once_for_a_cause(by: Any, is_said: bool) -> None:
+    window = report(BASE, WORSE)
+    accepting = Accepting("pytest", python=False, by=by)
+    first, second = (
+        [line.text for line in failure.failure("test_m.py::t", [window], accepting, failure.Shown(like=like))]
+        for like in ("", "test_m.py::s")
+    )
+    assert any(text.startswith("to accept this change: ") for text in first)
+    assert any(text.startswith("to accept this change: ") for text in second) is is_said
 
 
 def test_a_window_without_baseline_says_where_there_is_one() -> None:

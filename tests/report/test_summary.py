@@ -56,10 +56,11 @@ def test_that_no_time_was_judged_is_said_where_one_could_have_been(
     [
         ({}, False, "no test has an op_budget or opprof mark"),
         ({"ran": True}, False, "no test has an op_budget or opprof mark"),
+        ({"marked": True}, False, "nothing was measured: no test ran"),
         ({"ran": True, "marked": True}, False, "no test that is to be measured ran to its end"),
         ({"ran": True}, True, "no test that passed ran an op that a backend sees"),
         ({}, True, "no test has an op_budget or opprof mark"),  # none ran: nothing to say of backends
-        ({"is_cut": True}, False, "interrupted before a test was measured to its end"),
+        ({"is_cut": True}, False, "interrupted before a test was judged"),
     ],
 )
 def test_that_nothing_was_measured_is_said_with_the_cause(

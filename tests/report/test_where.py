@@ -250,6 +250,17 @@ def test_many_ops_of_one_line_are_one_finding() -> None:
         assert not any(each.adds for each in other.told)
 
 
+def test_a_line_with_a_part_of_the_calls_is_told_with_its_part() -> None:
+    ops = ["Cast", "MatMul", "Softmax"]
+    before, now = ({op: (at(5, five), at(8, eight)) for op in ops} for five, eight in ((1, 1), (3, 2)))
+    failing = window(dict.fromkeys(ops, 5), now, dict.fromkeys(ops, 2), before)
+    assert str(failing.told[0]) == "3 ops, 6 of 9 calls more from nets.py:5 in forward  `line 5`"
+    assert failing.told[0].short == "3 ops +9 calls, 6 of them at nets.py:5"
+    failing = window({"Cast": 5}, {"Cast": now["Cast"]}, {"Cast": 2}, {"Cast": before["Cast"]})
+    assert str(failing.told[0]) == "Cast: 5 calls (baseline: 2), 2 more at nets.py:5"
+    assert failing.told[0].short == "Cast 2 -> 5, 2 more at nets.py:5"
+
+
 def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
     ops = ["Cast", "MatMul", "Softmax"]
     inner = {op: line(number, f"{op}(x)", "helper") for number, op in enumerate(ops, 1)}
