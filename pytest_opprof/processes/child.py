@@ -46,6 +46,10 @@ class Command:
     """Its environment variables beside this process's, which start no coverage there."""
 
 
+class TookTooLong(BackendError):
+    """A process did not ask its next question in time."""
+
+
 class Child:
     """A started process."""
 
@@ -74,8 +78,7 @@ class Child:
             with terminated_as_by_ctrl_c():
                 line = _line(self.connection)
         except TimeoutError:
-            last = f" ({said})" if (said := self._last_line()) else ""
-            raise BackendError(f"{self.name} took more than {patience_s:.0f} s{last}") from None
+            raise TookTooLong(f"{self.name} took more than {patience_s:.0f} s") from None
         if not line:
             raise self.ended()
         self.asks = json.loads(line)
@@ -85,12 +88,14 @@ class Child:
         """Return the error for a process that ended by itself, with its last output."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDING_S)
-        return BackendError(f"{self.name} ended early ({self._last_line() or 'it printed nothing'})")
+        return BackendError(f"{self.name} ended early ({self.last_line})")
 
-    def _last_line(self) -> str:
+    @property
+    def last_line(self) -> str:
+        """The last line that it printed."""
         self._output.seek(0)
-        lines = self._output.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip("= ") if lines else ""
+        lines = self._output.read().decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
+        return lines[-1].strip("= ")
 
     @property
     def is_running(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import BackendError
 from ..profile.op_counts import listed
-from .child import Child, Command, started
+from .child import Child, Command, TookTooLong, started
 
 # By test, the reports of its phases as pytest serialises them.
 Reports = dict[str, list[dict[str, Any]]]
@@ -35,8 +35,7 @@ class SideRun:
     """The compiled modules of the other side's tree that it imported."""
 
 
-# A port or a lock that a conftest.py takes when a session starts can be taken once.
-_ALSO_HERE = ": conftest.py files run in this process and on both sides at the same time"
+_ALSO_HERE = "conftest.py files run on both sides and in this process at once: can two of them share a port or a lock?"
 
 
 class Running:
@@ -133,8 +132,10 @@ class _Side:
         try:
             self.child.hear()
         except BackendError as error:
-            starts = "" if self.ran.collected else f", before it had collected its tests{_ALSO_HERE}"
-            raise BackendError(f"{error}{f', in {self.test}' if self.test else starts}") from None
+            at = f", in {self.test}" if self.test else ""
+            if isinstance(error, TookTooLong) and not self.ran.collected:
+                at = f", before its tests were collected ({self.child.last_line}). {_ALSO_HERE}"
+            raise BackendError(f"{error}{at}") from None
 
     @property
     def asks(self) -> list[Any]:

@@ -6,11 +6,13 @@ import io
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
 
 from pytest_opprof.errors import BackendError
+from pytest_opprof.processes import child
 from pytest_opprof.processes.child import Child
 from pytest_opprof.processes.parent import Parent
 from pytest_opprof.processes.turns import SideRun, take_turns
@@ -159,3 +161,18 @@ def test_a_side_that_tested_the_files_of_the_other_is_no_comparison(sides: Sides
     with pytest.raises(BackendError) as error:
         take_turns(both, ["t"])
     assert str(error.value).startswith(f"base did not test its own files: it imported {said}")
+
+
+def test_a_side_that_does_not_start_is_told_with_what_it_printed(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "PATIENCE_S", 0.001)
+    asked = Event()
+
+    def hangs(_: Parent) -> None:
+        asked.wait()
+
+    (base,) = sides(hangs)
+    with pytest.raises(BackendError) as raised:
+        take_turns([base], ["test_a"])
+    asked.set()
+    said = str(raised.value)
+    assert said.startswith("base took more than 0 s, before its tests were collected (it broke). conftest.py files run")
