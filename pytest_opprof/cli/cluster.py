@@ -38,6 +38,8 @@ _PATIENCE_S = 30
 """How long to wait for a scheduler, and for its first worker."""
 _TRIES = 4
 """Ray gives a task up that ended so many workers, as Dask does by default."""
+_STARTS = 4
+"""Ray forks a server for each client, from a process with threads of gRPC: on a busy machine some end at their start."""
 _ONE_FILE = {"opprof", "torch", "onnxruntime", "nsys", "jax", "jax_xplane"}
 """Formats of which a file by itself is a profile, whatever lies beside it."""
 _one_at_a_time = threading.Lock()
@@ -201,10 +203,13 @@ def _ray(address: str) -> Iterator[_Submit]:
         if server.port:
             socket.create_connection((server.hostname, server.port), _PATIENCE_S).close()
         start = partial(ray.init, where, log_to_driver=False, logging_level="error", configure_logging=False)
-        try:
-            start()
-        except ConnectionAbortedError:
-            start()  # Ray starts a server for each client; on a busy machine one was seen to end at its start
+        for left in reversed(range(_STARTS)):
+            try:
+                start()
+                break
+            except ConnectionAbortedError:
+                if not left:
+                    raise
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"--on {address}: there is no Ray cluster: {_said(error)}") from None
     try:
