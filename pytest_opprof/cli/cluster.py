@@ -39,7 +39,7 @@ _PATIENCE_S = 30
 _TRIES = 4
 """Ray gives a task up that ended so many workers, as Dask does by default."""
 _STARTS = 4
-"""Ray forks a server for each client, from a process with threads of gRPC: on a busy machine some end at their start."""
+"""Ray forks a server for each client while threads of gRPC run: on a busy machine some end at their start."""
 _ONE_FILE = {"opprof", "torch", "onnxruntime", "nsys", "jax", "jax_xplane"}
 """Formats of which a file by itself is a profile, whatever lies beside it."""
 _one_at_a_time = threading.Lock()
