@@ -90,8 +90,8 @@ class KeptEnvironment:
             return  # another run kept it meanwhile, and uses it
         if not _is_complete(environment):
             self.problem = (
-                "the installed base is not kept for the next run, since its packages lie in the base's tree, as those"
-                " of an editable install do; 'pip install --no-deps .' is kept"
+                "the installed base is not kept for the next run, since its packages lie in the base's tree, as in an"
+                " editable install; 'pip install --no-deps .' is kept"
             )
             return
         copying = self._path.with_name(f"{self._path.name}.{os.getpid()}")

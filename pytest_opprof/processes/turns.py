@@ -35,9 +35,6 @@ class SideRun:
     """The compiled modules of the other side's tree that it imported."""
 
 
-_ALSO_HERE = "conftest.py files run on both sides and in this process at once: can two of them share a port or a lock?"
-
-
 class Running:
     """The processes of pairs that run at once, in threads: Ctrl-C, which only the main thread sees, ends them all."""
 
@@ -134,7 +131,10 @@ class _Side:
         except BackendError as error:
             at = f", in {self.test}" if self.test else ""
             if isinstance(error, TookTooLong) and not self.ran.collected:
-                at = f", before its tests were collected ({self.child.last_line}). {_ALSO_HERE}"
+                at = (
+                    f", before its tests were collected ({self.child.last_line}). conftest.py files run on both sides"
+                    " and in this process at once: can two of them share a port or a lock?"
+                )
             raise BackendError(f"{error}{at}") from None
 
     @property

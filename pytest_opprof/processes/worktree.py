@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,28 @@ class Worktree:
         """Return True if the other revision has *path*; a path outside the working tree is the same for both."""
         path = path.resolve()
         return (self.twin(path) if path.is_relative_to(self.top) else path).exists()
+
+    def changed_lines(self) -> dict[Path, int]:
+        """Return the number of changed lines of each tracked file of the working tree that differs; not of binaries."""
+        changed: dict[Path, int] = {}
+        for line in _git(self.top, "diff", "--numstat", "-z", self.commit, "--").split("\0"):
+            added, _, rest = line.partition("\t")
+            removed, _, name = rest.partition("\t")
+            if added.isdigit() and removed.isdigit():
+                changed[self.top / name] = max(int(added), int(removed))
+        return changed
+
+    def lay_over(self, files: Iterable[Path]) -> None:
+        """Copy *files* of the working tree over the other revision's."""
+        for file in sorted(files):
+            twin = self.twin(file)
+            twin.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, twin)
+
+    def restore(self, files: Collection[Path]) -> None:
+        """Give the other revision its own *files* back."""
+        if files:
+            _git(self.path, "checkout", "--quiet", "--", *map(str, map(self.twin, files)))
 
     def word(self, word: str) -> str:
         """Return a *word* of a command with the paths of the working tree replaced by the other revision's.

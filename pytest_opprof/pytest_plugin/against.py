@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,6 @@ from ..units import plural
 from ..verdict.acceptance import Acceptance, lines_of, parsed, proposed
 from ..verdict.coarse import PROCESSES
 from ..verdict.tolerances import LEAST_ROUNDS, LOOKS
-from .changed_tests import changed_bodies, changed_tests, lay_over, restore
 from .options import SETTINGS, settings_of
 from .pairs import Found
 from .test_run import TestRun
@@ -131,7 +131,7 @@ class Against:
             stack.enter_context(terminated_as_by_ctrl_c())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
             if self._config.option.opprof_against_tests == "here":
-                lay_over(tree, {test.item.path for test in tests}, around=True)
+                tree.lay_over(_with_files_around(tree, {test.item.path for test in tests}))
             folder = stack.enter_context(scratch())
             say(self._config, f"opprof: {_forecast(tests, self._everything)}")
             if self._base.is_the_working_tree:
@@ -149,7 +149,8 @@ class Against:
                 place = folder / f"{number}"
                 place.mkdir()
                 sides.append(_commands(self._config, tree, str(place), python, self._everything))
-            changed = {} if self._config.option.opprof_against_tests == "here" else changed_tests(tree, tests)
+            lines = {} if self._config.option.opprof_against_tests == "here" else tree.changed_lines()
+            changed = {test.nodeid: lines[path] for test in tests if (path := test.item.path.resolve()) in lines}
             return self._taking_turns(sides, tests, tree, changed)
 
     def _installed(self, folder: Path, tree: Path, command: str) -> str:
@@ -221,14 +222,15 @@ class Against:
         if not asked:
             return
         say(self._config, f"opprof: one more pair, {plural(len(asked), 'changed test')} as now on both sides")
-        changed = changed_bodies(tree, asked)
-        lay_over(tree, {test.item.path for test in asked})
+        functions = [test for test in asked if isinstance(test.item, pytest.Function)]
+        changed = {each.nodeid for each in functions if _code_of(each) != _code_of(each, tree.twin(each.item.path))}
+        tree.lay_over({test.item.path for test in asked})
         try:
             kept = found.add_todays(asked, turns.joined(self._pair(sides, asked, False)), changed)
         except BackendError as error:
             kept = {test.nodeid for test in asked}
             self._summary.lines.append(f"opprof: changed tests were compared as each side has them: {error}")
-        restore(tree, {test.item.path for test in asked if test.nodeid in kept})
+        tree.restore({test.item.path for test in asked if test.nodeid in kept})
 
     def _locate(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], found: Found, why: str = ""
@@ -241,9 +243,7 @@ class Against:
         of = f" of {every}, one for each group of parameters with the same change" if len(failing) < every else ""
         say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}{of}, {why}to look up source lines")
         shards = _shards(failing, len(sides))
-        found.locate(failing, turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
-        for first, *others in groups:
-            found.locate_alike(first, others)
+        found.locate(groups, turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[TestRun], found: Found) -> None:
         """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""
@@ -302,6 +302,26 @@ def _measures(test: TestRun) -> bool:
         return test.has_fixture or test.plan.measured
     except UsageError:
         return True  # the session reports the errors in its marks
+
+
+def _with_files_around(tree: Worktree, files: set[Path]) -> set[Path]:
+    """Return test *files*, with the files that pytest imports around them."""
+    folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
+    around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
+    # An `__init__.py` of the package itself stays the revision's, since that code is under test.
+    around = {file for file in around if file.name == "conftest.py" or not tree.has(file)}
+    return files | {each for each in around if each.is_file()}
+
+
+def _code_of(test: TestRun, file: Path | None = None) -> str:
+    """Return the code of a test in its file, or in another *file*, without comments and layout; empty if it has none
+    there.
+    """
+    node: ast.AST | None = ast.parse((file or test.item.path).read_bytes())
+    _, names = split_id(test.nodeid)
+    for name in names.partition("[")[0].split("::"):
+        node = next((each for each in getattr(node, "body", ()) if getattr(each, "name", "") == name), None)
+    return ast.dump(node) if node else ""
 
 
 def _is_known(test: TestRun, known: SideRun) -> bool:

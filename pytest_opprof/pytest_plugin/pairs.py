@@ -111,8 +111,8 @@ class Found:
             for known, side in zip(self.first, pair):
                 known.reports[test] = side.reports.get(test, [])
             self._windows[test] = [(_windows(before.reports.get(test, [])), _windows(pair[1].reports[test]))]
-            self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] != test}
             self._today.add(test)
+        self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] not in self._today}
         return kept
 
     def does_more(self, test: TestRun) -> bool:
@@ -133,17 +133,23 @@ class Found:
         for test, reports in after.reports.items():
             self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(reports), busy)
 
-    def locate(self, tests: Sequence[TestRun], pair: Sequence[SideRun]) -> None:
-        """Add the source lines of ops of *tests* on both sides, and whether the same work is more there, too."""
-        before, after = pair
-        self._confirmed |= {test.nodeid for test in tests if self._is_confirmed(test, pair)}
-        for test, reports in after.reports.items():
-            self._sites[test] = _sites(before.reports.get(test, [])), _sites(reports)
-            self._lines[test] = _python(reports)
-            self._slow[test] = {
+    def locate(self, groups: Sequence[Sequence[TestRun]], pair: Sequence[SideRun]) -> None:
+        """Add the source lines of ops on both sides, and whether the same work is more there, too.
+
+        The *pair* ran the first test of each group of tests that are `alike`, and its results hold for all of them.
+        """
+        for group in groups:
+            tests = [test.nodeid for test in group]
+            there, here = (side.reports.get(tests[0], []) for side in pair)
+            slow: dict[str, Mapping[str, str]] = {
                 window.name: {time: said for time, said in window.explained.items() if time in COARSE}
-                for window in _measured(reports)
+                for window in _measured(here)
             }
+            self._sites |= dict.fromkeys(tests, (_sites(there), _sites(here)))
+            self._lines |= dict.fromkeys(tests, _python(here))
+            self._slow |= dict.fromkeys(tests, slow)
+            if self._is_confirmed(group[0], pair):
+                self._confirmed.update(tests)
 
     def alike(self, tests: Sequence[TestRun]) -> list[list[TestRun]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""
@@ -157,15 +163,6 @@ class Found:
             ]
             groups.setdefault((test.nodeid.partition("[")[0], *more) if more else test.nodeid, []).append(test)
         return [*groups.values()]
-
-    def locate_alike(self, first: TestRun, others: Sequence[TestRun]) -> None:
-        """Add the source lines of the *first* test of a group to the *others*, and that it was confirmed."""
-        for test in (test.nodeid for test in others):
-            self._sites[test] = self._sites[first.nodeid]
-            self._lines[test] = self._lines[first.nodeid]
-            self._slow[test] = self._slow[first.nodeid]
-            if first.nodeid in self._confirmed:
-                self._confirmed.add(test)
 
     def _is_confirmed(self, test: TestRun, pair: Sequence[SideRun]) -> bool:
         """Return True if each op or fact that is more in the first pair is the same in another *pair*."""

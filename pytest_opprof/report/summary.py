@@ -25,7 +25,6 @@ _UNMARKED = (
     " (--opprof-all measures every test)"
 )
 _UNFINISHED = "opprof: nothing was measured: no test that is to be measured ran to its end"
-
 _NO_TEST = "opprof: nothing was measured: no test ran"
 
 

@@ -119,7 +119,8 @@ def _cause(changes: Sequence[_Change], of: str | SourceLine) -> Cause:
         lines[of] = len(by_test)
         for each in by_test.values():
             grown = [line.line for line in each.window.grown.get(each.op, ())]
-            lines.update(line for line in dict.fromkeys(grown) if of in grown and line != of)
+            if of in grown:  # else they are lines of a function that it calls
+                lines.update(line for line in dict.fromkeys(grown) if line != of)
     elif first.finding:
         for each in reversed(by_test.values()):
             lines.update([*dict.fromkeys(grown.line for grown in each.window.grown.get(of, ()))])

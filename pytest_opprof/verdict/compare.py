@@ -69,8 +69,7 @@ class Row(Changed):
     def number(self) -> Number | None:
         """The number that its verdict is about; None if it is about a time."""
         if self.verdict in (Verdict.NEW, Verdict.GONE, Verdict.MORE, Verdict.FEWER):
-            before, now = (calls or Range(0) for calls in self.calls)
-            return Number("calls", f"{self.op}: {plural(now, 'call')}", str(before))
+            return Number.of_calls(self.op, *(calls or NONE for calls in self.calls))
         return self.work.number if self.is_fact or self.verdict is self.work.verdict else None
 
     def breaks(self, limit: Broken) -> bool:

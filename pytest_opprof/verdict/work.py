@@ -14,6 +14,7 @@ from .quantities import MORE_WORK, QUANTITIES
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
+    from ..profile.range import Range
     from .findings import Broken
 
 _FLOATS = ("float", "bfloat", "complex")
@@ -29,6 +30,11 @@ class Number(NamedTuple):
     base: str
     rest: str = ""
     """What follows: ``, x2``."""
+
+    @classmethod
+    def of_calls(cls, op: str, base: Range, now: Range) -> Number:
+        """Return the calls of *op*."""
+        return cls("calls", f"{op}: {plural(now, 'call')}", str(base))
 
     def told(self, then: str = "baseline", limit: Broken | None = None) -> str:
         """Return it as a finding shows it; *then* names the base, *limit* is one that the same number breaks."""
@@ -82,11 +88,10 @@ def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float) ->
         before, after = ", ".join(base.by_dtypes), ", ".join(new)
         return Work(Verdict.WIDER, f"{before} -> {after}", Number("dtypes", f"{op}: {after}", before))
     if now.calls.most > base.calls.highest and now.calls.overlaps(base.calls):
-        calls = Number("calls", f"{op}: {plural(now.calls, 'call')}", str(base.calls))
-        return Work(Verdict.OK, f"{base.calls} -> {now.calls}", calls, True)
-    every = [(base.calls, now.calls), (base.bytes, now.bytes), (base.flops, now.flops)]
-    drawn = base.calls.varies or any(old and new and new.overlaps(old) for old, new in every)
-    beyond = [] if drawn or now.calls.varies else list(_amounts(op, base, now, RANDOM_SIZES - 1))
+        return Work(Verdict.OK, f"{base.calls} -> {now.calls}", Number.of_calls(op, base.calls, now.calls), True)
+    amounts = [(base.bytes, now.bytes), (base.flops, now.flops)]
+    drawn = base.calls.varies or now.calls.varies or any(old and new and new.overlaps(old) for old, new in amounts)
+    beyond = [] if drawn else list(_amounts(op, base, now, RANDOM_SIZES - 1))
     if more := [work for work in beyond if work.verdict is Verdict.MORE_WORK]:
         return more[-1]
     changed = list(_amounts(op, base, now, tolerance))

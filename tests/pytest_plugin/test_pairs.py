@@ -147,7 +147,7 @@ def test_the_pair_that_looks_up_lines_confirms_the_same_extra_calls(
     run.add(run.side(rounds=1), run.side(rounds=1, calls=2))
     assert (run.is_open, run.found.asks_for_lines(TestRun.of(run.item))) == (True, True)
     for before, now in again:
-        run.found.locate([TestRun.of(run.item)], [run.side(calls=before, rounds=1), run.side(calls=now, rounds=1)])
+        run.found.locate([[TestRun.of(run.item)]], [run.side(calls=before, rounds=1), run.side(calls=now, rounds=1)])
     assert run.is_open is is_open
     if is_open and again:
         run.add(*(run.side(calls=calls, rounds=1) for calls in again[0]))
@@ -168,8 +168,7 @@ def test_of_parameters_with_the_same_change_one_is_confirmed_for_all(pairs: Run)
     run.add(before, now)
     assert run.found.alike(tests) == [tests[:2], [tests[2]], [tests[3]]]
     run.test = tests[0].nodeid
-    run.found.locate(tests[:1], [run.side(rounds=1), run.side(rounds=1, calls=2)])
-    run.found.locate_alike(tests[0], tests[1:2])
+    run.found.locate([tests[:2]], [run.side(rounds=1), run.side(rounds=1, calls=2)])
     assert [run.found.is_open(test) for test in tests] == [False, False, True, False]
     assert [run.found.asks_for_lines(test) for test in tests] == [False, False, True, False]
 
@@ -394,7 +393,7 @@ def test_one_more_pair_finds_the_line_that_takes_the_time(pairs: Run) -> None:
     assert run.found.asks_for_lines(TestRun.of(run.item))
     said = "97% of the time is at m.py:7 in total `ids.index(token)`"
     again = [took(run, 12), took(run, 3900, explained={"cpu_time": said, "wall_time": said})]
-    run.found.locate([TestRun.of(run.item)], again)
+    run.found.locate([[TestRun.of(run.item)]], again)
     assert not run.found.asks_for_lines(TestRun.of(run.item))
     assert f"\n    {said}\n" in run.report().longreprtext
 

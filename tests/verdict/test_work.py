@@ -125,7 +125,7 @@ def test_dtypes_that_vary_are_a_regression_only_where_one_is_wider_than_all_befo
         ({"float32": 9}, {"int64": 9}, Verdict.OTHER_DTYPES),  # an index is not wider than a float
         ({"float32": 9}, {"bfloat16": 8, "int64": 1}, Verdict.NARROWER),
         ({"float32": 1}, {"bfloat16": 9}, Verdict.NARROWER),  # by the bits of an element, whatever the calls
-        # By the calls that went from each dtype, not by those that stay: 17.5 bits on average, 20 now.
+        # By the calls that went from each dtype, not by the calls that stay: 17.5 bits on average, 20 now.
         (
             {"float32": 10, "bfloat16": 10},
             {"float32": 9, "float32->float16": 1, "float16": 3},
