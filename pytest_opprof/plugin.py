@@ -24,6 +24,8 @@ MARKS = (
 )
 # Variables that launchers set; `machine.ranks` reads them.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+_PARENT = "OPPROF_PARENT"
+"""`processes.parent.VARIABLE`."""
 _FLAGS = (
     ("baselines", "DIR", "folder of the baselines (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "backends that record ops; opprof backends lists them (default: auto)"),
@@ -174,10 +176,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("opprof_sites_hide", "files or folders of helpers: the lines that call them are shown", type="args")
 
 
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
     """Set the variables that PyTorch, CUDA and torch_npu read at their first import, which a conftest.py may
     trigger.
+
+    A run that compares with a revision runs no test, so it loads no conftest.py: importing a framework may take longer
+    than the tests.
     """
+    options = early_config.known_args_namespace
+    if options.opprof_against and not options.collectonly and _PARENT not in os.environ:
+        options.noconftest |= _knows_all(early_config, parser, args)
     if _is_active(early_config.known_args_namespace, early_config):
         # Without it the C++ kernels that torch.compile makes are not in any profile.
         os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
@@ -186,6 +194,20 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             os.environ.setdefault("CUDA_LAUNCH_BLOCKING", "1")
             # torch_npu reads it when it is imported: each op then waits, and none is queued.
             os.environ.setdefault("ASCEND_LAUNCH_BLOCKING", "1")
+
+
+def _knows_all(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> bool:
+    """Return True if no conftest.py is needed to understand the command line and the ini file."""
+    if parser.parse_known_and_unknown_args(args, argparse.Namespace())[1]:
+        return False
+    # pytest 9 deprecates the public name, and has no other way to list the keys.
+    given = early_config._inicfg if hasattr(early_config, "_inicfg") else early_config.inicfg
+    try:
+        for name in given:
+            early_config.getini(name)
+    except (ValueError, TypeError, KeyError):
+        return False
+    return True
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:

@@ -102,15 +102,19 @@ class Child:
         """Whether it is still running."""
         return self._process.poll() is None
 
+    def hang_up(self) -> None:
+        """Let it end by itself if it waits for an answer."""
+        if self.asks and self.connection is not None:
+            with suppress(OSError):  # it has ended
+                self.connection.shutdown(socket.SHUT_RDWR)
+
     def end(self) -> None:
         """End it with its children: by itself if it waits for an answer, otherwise at once."""
         if self._is_over:
             return
         self._is_over = True
-        if self.asks and self.is_running:
-            assert self.connection is not None
-            with suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
+        if self.asks:
+            self.hang_up()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ENDING_S)
         if hasattr(os, "killpg"):
@@ -139,6 +143,8 @@ def started(commands: Sequence[Command]) -> Iterator[list[Child]]:
                 stack.callback(children[-1].end)
             _accept(children, server, key, stack)
         yield children
+        for child in children:
+            child.hang_up()  # all at once: with PyTorch one takes a second to end
 
 
 def _start(command: Command, port: int, hello: list[object], output: IO[bytes]) -> Child:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,9 +11,12 @@ from typing import Any
 from ..errors import BackendError
 from ..profile.op_counts import listed
 from .child import Child, Command, TookTooLong, started
+from .collection import Collection, Wanted
 
 # By test, the reports of its phases as pytest serialises them.
 Reports = dict[str, list[dict[str, Any]]]
+# The tests of a pair, or a function that chooses them when its last side has collected.
+Choose = Wanted | Callable[[Collection], Wanted]
 
 
 def side_command(
@@ -56,7 +59,7 @@ class Running:
 
 
 def run_at_once(
-    pairs: Sequence[tuple[Sequence[Command], Sequence[str]]],
+    pairs: Sequence[tuple[Sequence[Command], Choose]],
     swapped: bool,
     sites: bool = False,
     one_thread: bool = False,
@@ -93,7 +96,7 @@ def joined(pairs: Sequence[Sequence[SideRun]]) -> list[SideRun]:
 
 def run(
     sides: Sequence[Command],
-    wanted: Sequence[str],
+    wanted: Choose,
     swapped: bool,
     sites: bool = False,
     running: Running | None = None,
@@ -107,7 +110,10 @@ def run(
     Raises BackendError, with the reason, if a side ends early, hangs, or imports packages from elsewhere. Both
     processes are gone when this returns.
     """
-    sides = [replace(side, told={**side.told, "sites": sites, "one_thread": one_thread}) for side in sides]
+    told = {"sites": sites, "one_thread": one_thread, "describes": False}
+    sides = [replace(side, told={**side.told, **told}) for side in sides]
+    if not isinstance(wanted, Wanted):
+        sides[-1] = replace(sides[-1], told={**sides[-1].told, "describes": True})
     with started(sides[::-1] if swapped else sides) as children:
         if running is not None:
             running.add(children)
@@ -133,7 +139,7 @@ class _Side:
             if isinstance(error, TookTooLong) and not self.ran.collected:
                 at = (
                     f", before its tests were collected ({self.child.last_line}). conftest.py files run on both sides"
-                    " and in this process at once: can two of them share a port or a lock?"
+                    " at once: can they share a port or a lock?"
                 )
             raise BackendError(f"{error}{at}") from None
 
@@ -148,13 +154,14 @@ class _Side:
         return self.asks[:1] == ["bye"]
 
 
-def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun]:
+def take_turns(children: Sequence[Child], wanted: Choose) -> list[SideRun]:
     """Let the sides run, both at once only if nothing is timed; never past a test that the other one still runs.
 
-    The first of *children* goes first. Raises BackendError like `run`.
+    The first of *children* goes first, the last describes its tests to a *wanted* that chooses. Raises BackendError
+    like `run`.
     """
     sides = [_Side(child) for child in children]
-    order = {test: number for number, test in enumerate(wanted)}
+    order: dict[str, int] = {}
     rounds = 0
     while True:
         for side in sides:
@@ -165,7 +172,7 @@ def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun
         waiting = [side for side in sides if not side.is_over]
         asked = {side.asks[0] for side in waiting}
         if asked == {"tests"}:
-            _share_tests(sides, wanted)
+            order = _share_tests(sides, wanted)
         elif "end" in asked or "turn" in asked:
             rounds += _one_goes_on([side for side in waiting if side.asks[0] != "begin"], rounds)
         else:
@@ -176,20 +183,26 @@ def take_turns(children: Sequence[Child], wanted: Sequence[str]) -> list[SideRun
                     side.child.answer()
     for side in sides:
         _check_place(side)
-        if any(test in side.ran.collected and test not in side.ran.reports for test in wanted):
+        if any(test in side.ran.collected and test not in side.ran.reports for test in order):
             side.child.answer()
             raise side.child.ended()
     return [side.ran for side in sides]
 
 
-def _share_tests(sides: Sequence[_Side], wanted: Sequence[str]) -> None:
+def _share_tests(sides: Sequence[_Side], wanted: Choose) -> dict[str, int]:
+    """Tell each side which of the tests that it has it runs. Return the order of all."""
     for side in sides:
         if side.is_over:
             side.child.answer()
             raise side.child.ended()
-        _, side.ran.collected, side.ran.errors = side.asks
+        _, side.ran.collected, side.ran.errors, *described = side.asks
+    if not isinstance(wanted, Wanted):
+        wanted = wanted(Collection.of_packed(*described))
     for side in sides:
-        side.child.answer([test for test in wanted if test in side.ran.collected])
+        has = {*side.ran.collected}
+        tests = [test for test in wanted.tests if test in has]
+        side.child.answer({"tests": tests, "everything": wanted.everything})
+    return {test: number for number, test in enumerate(wanted.tests)}
 
 
 def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -21,6 +22,7 @@ from ..processes.base import Base, messages
 from ..processes.base_cache import BaseCache
 from ..processes.base_install import KeptEnvironment, check_python, installed
 from ..processes.child import Command, terminated_as_by_ctrl_c
+from ..processes.collection import Choice, Collection, SideTest, Wanted
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
 from ..processes.turns import SideRun, side_command
@@ -32,10 +34,8 @@ from ..results.test_id import split_id
 from ..units import plural
 from ..verdict.acceptance import Acceptance, lines_of, parsed, proposed
 from ..verdict.coarse import PROCESSES
-from ..verdict.tolerances import LEAST_ROUNDS, LOOKS
-from .options import SETTINGS, settings_of
-from .pairs import Found
-from .test_run import TestRun
+from ..verdict.tolerances import LOOKS
+from .pairs import Found, report_of
 
 _HERE = "the working tree"
 
@@ -48,6 +48,8 @@ class Against:
         self._base = base
         self._python = python
         self._summary = summary
+        self._tests: list[SideTest] = []
+        """The tests to measure, as the working tree has collected them."""
         self._everything = False
         """Whether all tests are measured because none has a mark."""
         if coverage := config.pluginmanager.get_plugin("_cov"):
@@ -70,35 +72,20 @@ class Against:
             lines.append("opprof: pytest-cov is off: the processes that measure run without it")
         return lines
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Deselect tests without measurements; if no test has a mark, measure all."""
-        tests = [TestRun.of(item) for item in items]
-        if not any(map(_measures, tests)):
-            self._config.stash[SETTINGS] = replace(settings_of(self._config), everything=True)
-            for test in tests:
-                test.read_marks_anew()
-            self._everything = self._summary.marked = True
-        measuring: list[pytest.Item] = []
-        idle: list[pytest.Item] = []
-        for test in tests:
-            (measuring if _measures(test) else idle).append(test.item)
-        if idle:
-            self._config.hook.pytest_deselected(items=idle)
-            items[:] = measuring
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> bool:
+        """Collect nothing here, like the controller of pytest-xdist: importing the tests may take longer than they."""
+        return True
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run both sides and report each test. Raises pytest.UsageError if that is impossible."""
-        options = session.config.option
-        failed = session.testsfailed and not options.continue_on_collection_errors
-        if options.collectonly or failed or not session.items:
-            return None  # pytest lists the tests, or reports the collection errors
         try:
-            tests = [TestRun.of(item) for item in session.items]
-            found = self._measured(tests)
+            found = self._measured(session)
         except (OpprofError, OSError) as error:
             raise pytest.UsageError(str(error)) from error
+        if found is None:
+            return True
         self._say_what_is_only_there(found)
         if compiled := found.first[0].borrowed:
             self._summary.lines.append(
@@ -106,7 +93,7 @@ class Against:
                 f" compared: {listed(compiled)}. --opprof-against-install builds them there"
             )
         try:
-            for test in tests:
+            for test in self._tests:
                 self._report(test, found)
                 if session.shouldfail:
                     raise session.Failed(session.shouldfail)
@@ -126,32 +113,45 @@ class Against:
                 except UsageError as error:
                     self._summary.lines.append(str(error))
 
-    def _measured(self, tests: Sequence[TestRun]) -> Found:
+    def _measured(self, session: pytest.Session) -> Found | None:
+        """Run both sides; return None without tests."""
         with ExitStack() as stack:
             stack.enter_context(terminated_as_by_ctrl_c())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
-            if self._config.option.opprof_against_tests == "here":
-                tree.lay_over(_with_files_around(tree, {test.item.path for test in tests}))
             folder = stack.enter_context(scratch())
-            say(self._config, f"opprof: {_forecast(tests, self._everything)}")
             if self._base.is_the_working_tree:
                 but = f", the base in {self._python}" if self._python else ""
                 say(
                     self._config, f"opprof: no tracked file differs from that commit: both sides run the same code{but}"
                 )
-            workers = min(getattr(self._config.option, "opprof_against_workers", 1), len(tests))
             if python := self._python:
                 check_python(python)
             if install := self._config.option.opprof_against_install:
                 python = self._installed(folder / "base", tree.path, install)
             sides = []
-            for number in range(workers):
+            for number in range(getattr(self._config.option, "opprof_against_workers", 1)):
                 place = folder / f"{number}"
                 place.mkdir()
-                sides.append(_commands(self._config, tree, str(place), python, self._everything))
-            lines = {} if self._config.option.opprof_against_tests == "here" else tree.changed_lines()
-            changed = {test.nodeid: lines[path] for test in tests if (path := test.item.path.resolve()) in lines}
-            return self._taking_turns(sides, tests, tree, changed)
+                sides.append(_commands(self._config, tree, str(place), python))
+            return self._taking_turns(sides, tree, session)
+
+    def _collected(self, session: pytest.Session, collection: Collection) -> None:
+        """Report the collection of the working tree as pytest reports its own. Raises UsageError for invalid marks."""
+        if collection.wrong_marks:
+            raise UsageError("\n".join(dict.fromkeys(collection.wrong_marks)))
+        for data in collection.reports:
+            report = report_of(self._config, data)
+            report.result = []
+            self._config.hook.pytest_collectreport(report=report)
+        if terminal_reporter := self._config.pluginmanager.get_plugin("terminalreporter"):
+            terminal_reporter.pytest_deselected(collection.deselected)
+        self._tests, self._everything = collection.tests, collection.everything
+        session.testscollected = len(self._tests)
+        self._summary.marked = bool(self._tests)
+        left_out = f", {len(collection.deselected)} deselected" if collection.deselected else ""
+        say(self._config, f"collected {plural(len(self._tests), 'test')}{left_out}")
+        if session.testsfailed and not self._config.option.continue_on_collection_errors:
+            raise session.Interrupted(f"{plural(session.testsfailed, 'error')} during collection")
 
     def _installed(self, folder: Path, tree: Path, command: str) -> str:
         """Return the Python of the installed base: kept by an earlier run, or made in *folder*."""
@@ -167,46 +167,34 @@ class Against:
         return (kept and kept.python()) or python
 
     def _taking_turns(
-        self,
-        sides: Sequence[Sequence[Command]],
-        tests: Sequence[TestRun],
-        tree: Worktree,
-        changed: Mapping[str, int],
-    ) -> Found:
-        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed)
+        self, sides: Sequence[Sequence[Command]], tree: Worktree, session: pytest.Session
+    ) -> Found | None:
         cache = self._cache()
-        known = cache.load() if cache else SideRun()
-        wanted, took_s = list(tests), 0.0
-        for number in range(LOOKS[1]):
+        begin = monotonic()
+        first = self._first_pair(sides, tree, session, cache.load() if cache else SideRun())
+        took_s = monotonic() - begin
+        tests = self._tests
+        if not tests:
+            return None
+        lines = {} if self._config.option.opprof_against_tests == "here" else tree.changed_lines()
+        changed = {test.nodeid: lines[path] for test in tests if (path := Path(test.file).resolve()) in lines}
+        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed)
+        found.add(first)
+        if cache:
+            cache.keep(first[0], {test.nodeid for test in tests if not test.may_judge_times})
+            self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
+        self._run_todays(sides, [test for test in tests if test.nodeid in changed], tree, found)
+        self._locate(sides, tests, found, "to confirm and ")
+        wanted = list(tests)
+        for number in range(1, LOOKS[1]):
             if number in (1, CALL_PROCESSES, LOOKS[0]):
                 wanted = [test for test in wanted if found.is_open(test)]
             if not wanted:
                 break
-            estimate = f", about {took_s:.0f} s" if took_s else ""
-            judges_times = any(map(_may_judge_times, wanted))
-            of = f" of {LOOKS[number >= LOOKS[0]]}" if judges_times else ""
-            reason = " to confirm" if number and not judges_times else ""
-            what = f"pair {number + 1}{of}, {plural(len(wanted), 'test')}{reason}"
-            say(self._config, f"opprof: {what}{estimate}")
+            self._say_pair(number, wanted, f", about {took_s:.0f} s")
             begin = monotonic()
-            if number == 0 and cache:
-                counted = [test for test in wanted if not _may_judge_times(test)]
-                alone = [test for test in counted if _is_known(test, known)]
-                pair = self._pair(sides, [test for test in wanted if test not in alone], False)
-                if alone:
-                    said = f"opprof: an earlier run measured the base in {plural(len(alone), 'test')}"
-                    say(self._config, said)
-                    here = [([side[1]], tests) for side, tests in zip(sides, _shards(alone, len(sides)))]
-                    pair.append([known, *turns.run_at_once(here, False)])
-                found.add(turns.joined(pair))
-                cache.keep(found.first[0], {test.nodeid for test in counted})
-                self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
-            else:
-                found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
+            found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
-            if number == 0:
-                self._run_todays(sides, [test for test in tests if test.nodeid in changed], tree, found)
-                self._locate(sides, tests, found, "to confirm and ")
         self._confirm_coarse(sides[0], [test for test in tests if found.suspects(test)], found)
         ids = [test.nodeid for test in tests]
         found.check_complete(ids)
@@ -214,26 +202,69 @@ class Against:
         self._locate(sides, tests, found)
         return found
 
+    def _say_pair(self, number: int, tests: Sequence[SideTest], estimate: str = "") -> None:
+        judges_times = any(test.may_judge_times for test in tests)
+        of = f" of {LOOKS[number >= LOOKS[0]]}" if judges_times else ""
+        reason = " to confirm" if number and not judges_times else ""
+        say(self._config, f"opprof: pair {number + 1}{of}, {plural(len(tests), 'test')}{reason}{estimate}")
+
+    def _first_pair(
+        self, sides: Sequence[Sequence[Command]], tree: Worktree, session: pytest.Session, known: SideRun
+    ) -> list[SideRun]:
+        """Collect in the working tree, and run all tests on both sides; there only tests whose results are not *known*.
+
+        Both sides start at once, unless the base needs nothing, or the test files of the working tree.
+        """
+        is_laid_over = self._config.option.opprof_against_tests == "here"
+        starts_apart = is_laid_over or bool(known.reports)
+        others: list[SideTest] = []
+
+        def chosen(collection: Collection) -> list[Wanted]:
+            self._collected(session, collection)
+            if not self._tests:
+                return []
+            say(self._config, f"opprof: {_forecast(self._tests, self._everything)}")
+            self._say_pair(0, self._tests)
+            now = [test for test in self._tests if len(sides) == 1 or not test.may_judge_times]
+            if starts_apart:
+                now = [test for test in self._tests if _is_known(test, known)]
+                if now:
+                    say(self._config, f"opprof: an earlier run measured the base in {plural(len(now), 'test')}")
+            runs = {test.nodeid for test in now}
+            others[:] = [test for test in self._tests if test.nodeid not in runs]
+            return self._wanted(_shards(now, len(sides)))
+
+        choice = Choice(chosen)
+        started = [side[1:] for side in sides] if starts_apart else sides
+        ran = turns.run_at_once([(side, partial(choice.of, each)) for each, side in enumerate(started)], swapped=False)
+        if is_laid_over:
+            tree.lay_over(_with_files_around(tree, {Path(test.file) for test in self._tests}))
+        pairs = [] if is_laid_over else [[known, *ran] if starts_apart else ran]
+        return turns.joined([*pairs, *(self._pair(sides, others, swapped=False) if others else [])])
+
+    def _wanted(self, shards: Sequence[Sequence[str]]) -> list[Wanted]:
+        return [Wanted(shard, self._everything) for shard in shards]
+
     def _run_todays(
-        self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], tree: Worktree, found: Found
+        self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], tree: Worktree, found: Found
     ) -> None:
         """Run changed *tests* that do more as they are now on both sides: the change may be in the test alone."""
         asked = [test for test in tests if found.is_open(test) or found.suspects(test)]
         if not asked:
             return
         say(self._config, f"opprof: one more pair, {plural(len(asked), 'changed test')} as now on both sides")
-        functions = [test for test in asked if isinstance(test.item, pytest.Function)]
-        changed = {each.nodeid for each in functions if _code_of(each) != _code_of(each, tree.twin(each.item.path))}
-        tree.lay_over({test.item.path for test in asked})
+        functions = [(test.nodeid, Path(test.file)) for test in asked if test.is_function]
+        changed = {test for test, file in functions if _code_of(test, file) != _code_of(test, tree.twin(file))}
+        tree.lay_over({Path(test.file) for test in asked})
         try:
             kept = found.add_todays(asked, turns.joined(self._pair(sides, asked, False)), changed)
         except BackendError as error:
             kept = {test.nodeid for test in asked}
             self._summary.lines.append(f"opprof: changed tests were compared as each side has them: {error}")
-        tree.restore({test.item.path for test in asked if test.nodeid in kept})
+        tree.restore({Path(test.file) for test in asked if test.nodeid in kept})
 
     def _locate(
-        self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], found: Found, why: str = ""
+        self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], found: Found, why: str = ""
     ) -> None:
         """Look up the source lines of tests that fail for their work; *why*: another purpose of the pair."""
         groups = found.alike([test for test in tests if found.asks_for_lines(test)])
@@ -242,10 +273,10 @@ class Against:
         failing, every = [group[0] for group in groups], sum(map(len, groups))
         of = f" of {every}, one for each group of parameters with the same change" if len(failing) < every else ""
         say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}{of}, {why}to look up source lines")
-        shards = _shards(failing, len(sides))
+        shards = self._wanted(_shards(failing, len(sides)))
         found.locate(groups, turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
 
-    def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[TestRun], found: Found) -> None:
+    def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[SideTest], found: Found) -> None:
         """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""
         for number in range(PROCESSES):
             if not tests:
@@ -260,16 +291,19 @@ class Against:
                 f"opprof: {plural(len(tests), 'test')} {what}; pair {number + 1} of {PROCESSES} to confirm",
             )
             watch = Watch()
-            pair = turns.run_at_once([(sides, [test.nodeid for test in tests])], bool(number % 2), one_thread=True)
+            wanted = Wanted([test.nodeid for test in tests], self._everything)
+            pair = turns.run_at_once([(sides, wanted)], bool(number % 2), one_thread=True)
             found.add_coarse(pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 
-    def _pair(self, sides: Sequence[Sequence[Command]], tests: Sequence[TestRun], swapped: bool) -> list[list[SideRun]]:
+    def _pair(
+        self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], swapped: bool
+    ) -> list[list[SideRun]]:
         """Run *tests* on both sides: timed tests with nothing beside them, counted ones in parallel."""
-        timed = [test.nodeid for test in tests if _may_judge_times(test)] if len(sides) > 1 else []
-        counted = _shards([test for test in tests if test.nodeid not in timed], len(sides))
-        batches = [[*zip(sides, counted)], [(sides[0], timed)] if timed else []]
-        return [turns.run_at_once(each, swapped) for each in batches if each]
+        timed = [test for test in tests if test.may_judge_times] if len(sides) > 1 else []
+        counted = [test for test in tests if not (timed and test.may_judge_times)]
+        batches = [zip(sides, self._wanted(_shards(counted, len(sides)))), zip(sides, self._wanted(_shards(timed, 1)))]
+        return [turns.run_at_once(pairs, swapped) for each in batches if (pairs := [*each])]
 
     def _cache(self) -> BaseCache | None:
         """Return the cache of the base's results; None if another run could measure other results."""
@@ -289,19 +323,12 @@ class Against:
         for test in found.only_there:
             say(self._config, f"opprof: only {self._base.name} has {test}")
 
-    def _report(self, test: TestRun, found: Found) -> None:
-        hook = test.item.ihook
-        hook.pytest_runtest_logstart(nodeid=test.nodeid, location=test.item.location)
+    def _report(self, test: SideTest, found: Found) -> None:
+        hook = self._config.hook
+        hook.pytest_runtest_logstart(nodeid=test.nodeid, location=test.location)
         for report in found.reports(test):
             hook.pytest_runtest_logreport(report=report)
-        hook.pytest_runtest_logfinish(nodeid=test.nodeid, location=test.item.location)
-
-
-def _measures(test: TestRun) -> bool:
-    try:
-        return test.has_fixture or test.plan.measured
-    except UsageError:
-        return True  # the session reports the errors in its marks
+        hook.pytest_runtest_logfinish(nodeid=test.nodeid, location=test.location)
 
 
 def _with_files_around(tree: Worktree, files: set[Path]) -> set[Path]:
@@ -313,26 +340,20 @@ def _with_files_around(tree: Worktree, files: set[Path]) -> set[Path]:
     return files | {each for each in around if each.is_file()}
 
 
-def _code_of(test: TestRun, file: Path | None = None) -> str:
-    """Return the code of a test in its file, or in another *file*, without comments and layout; empty if it has none
-    there.
-    """
-    node: ast.AST | None = ast.parse((file or test.item.path).read_bytes())
-    _, names = split_id(test.nodeid)
+def _code_of(test: str, file: Path) -> str:
+    """Return the code of a test in a *file*, without comments and layout; empty if it has none there."""
+    node: ast.AST | None = ast.parse(file.read_bytes())
+    _, names = split_id(test)
     for name in names.partition("[")[0].split("::"):
         node = next((each for each in getattr(node, "body", ()) if getattr(each, "name", "") == name), None)
     return ast.dump(node) if node else ""
 
 
-def _is_known(test: TestRun, known: SideRun) -> bool:
+def _is_known(test: SideTest, known: SideRun) -> bool:
     return test.nodeid in known.reports or (bool(known.collected) and test.nodeid not in known.collected)
 
 
-def _may_judge_times(test: TestRun) -> bool:
-    return test.plan.rounds >= LEAST_ROUNDS or test.has_fixture
-
-
-def _shards(tests: Sequence[TestRun], number: int) -> list[list[str]]:
+def _shards(tests: Sequence[SideTest], number: int) -> list[list[str]]:
     """Split the tests into at most *number* parts of similar size; a file stays whole, since its tests may share
     fixtures.
     """
@@ -345,26 +366,30 @@ def _shards(tests: Sequence[TestRun], number: int) -> list[list[str]]:
     return [shard for shard in shards if shard]
 
 
-def _forecast(tests: Sequence[TestRun], everything: bool) -> str:
+def _forecast(tests: Sequence[SideTest], everything: bool) -> str:
     """Return a line that says how many processes the comparison takes."""
-    timed = [test for test in tests if _may_judge_times(test)]
+    timed = [test for test in tests if test.may_judge_times]
     marks = "no test has a mark, so all are measured; " if everything else ""
     times = f"; {plural(len(timed), 'test')} may judge times: {LOOKS[0]} pairs, {LOOKS[1]} where they differ"
     return f"{marks}{plural(len(tests), 'test')}, 1 process a side{times if timed else ''}"
 
 
-def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str, everything: bool) -> list[Command]:
-    """Return the commands that start the revision and the working tree; *everything*: they measure all tests."""
+def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -> list[Command]:
+    """Return the commands that start the revision and the working tree."""
     root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
     for path in (root, here):
         if not path.is_relative_to(tree.top):
             raise UsageError(f"--opprof-against: {path} is not in the repository {tree.top}")
     seed = getattr(config.option, "randomly_seed", None)
-    chosen = ["--opprof-all"] if everything else []
-    chosen += [] if seed is None else [f"--randomly-seed={seed}"]
+    chosen = [] if seed is None else [f"--randomly-seed={seed}"]
     lines = []
+    known = (
+        config.rootpath / config.getini("cache_dir") / "v" if config.pluginmanager.hasplugin("cacheprovider") else None
+    )
     for name in ("there", "here"):
         Path(folder, name).mkdir()
+        if known and known.is_dir():
+            shutil.copytree(known, Path(folder, name, "cache", "v"))  # for --lf and its kin, which choose in each side
         lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *chosen])
     there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
@@ -397,7 +422,7 @@ def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) ->
     pytest would stop at a missing file; the two sides agree on the tests to run.
     """
     here = config.invocation_params.dir
-    if config.getoption("pyargs", False):
+    if config.getoption("pyargs", False) or config.option.opprof_against_tests == "here":
         return list(words)
     files = {word: split_id(word)[0] for word in config.args if word in words}
     lacking = {word for word, file in files.items() if not tree.has(here / file)}

@@ -4,9 +4,10 @@ tests.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,14 +15,20 @@ from typing import Any, NoReturn
 import pytest
 from msgspec.structs import replace
 
+from ..errors import UsageError
 from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
+from ..processes.collection import Collection, SideTest
 from ..processes.parent import Parent, why
 from ..processes.pool import Measured
 from ..processes.this_run import COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES
 from ..results.plain import converted, plain
 from ..results.test_id import id_of
 from ..results.test_result import TestRecord
+from ..verdict.budgets import Budget
 from ..verdict.coarse import Coarse
+from ..verdict.tolerances import LEAST_ROUNDS
+from .options import SETTINGS, settings_of
+from .test_run import TestRun
 
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
 
@@ -110,22 +117,60 @@ class Side:
         self._parent = parent
         self._reports: list[dict[str, Any]] = []
         self._errors: dict[str, str] = {}
+        self._modules: list[dict[str, Any]] = []
+        """The reports of modules that failed or were skipped."""
+        self._deselected: list[str] = []
 
     def turn(self) -> None:
         """Wait for this side's turn to run a round."""
         self._parent.ask("turn")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remember each collection error in one line."""
+        """Remember each collection error, in one line, and in full for a collection that is described."""
         if report.failed:
             self._errors[report.nodeid] = why(report)
+        if not report.passed:
+            self._modules.append(self._plain(report))
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Remember the tests that an option leaves out."""
+        self._deselected += [item.nodeid for item in items]
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests that both sides have, in their common order."""
-        wanted: list[str] = self._parent.ask("tests", [item.nodeid for item in items], self._errors)
-        order = {test: number for number, test in enumerate(wanted)}
+        tests = [TestRun.of(item) for item in items]
+        described = [self._described(tests).packed()] if self._parent.told["describes"] else []
+        wanted = self._parent.ask("tests", [test.nodeid for test in tests], self._errors, *described)
+        if wanted["everything"]:
+            self._measure_all(tests)
+        order = {test: number for number, test in enumerate(wanted["tests"])}
         items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
+
+    def _described(self, tests: Sequence[TestRun]) -> Collection:
+        """Describe the *tests* that have measurements; all, if none has a mark."""
+        wrong_marks = []
+        for test in tests:
+            try:
+                assert test.plan
+            except UsageError as error:
+                wrong_marks.append(str(error))
+        if wrong_marks:
+            return Collection([], [], False, wrong_marks, self._modules)
+        if everything := not any(test.measures for test in tests):
+            self._measure_all(tests)
+        idle = [test.nodeid for test in tests if not test.measures]
+        measured = [side_test(test) for test in tests if test.measures]
+        return Collection(measured, self._deselected + idle, everything, wrong_marks, self._modules)
+
+    def _measure_all(self, tests: Sequence[TestRun]) -> None:
+        self._config.stash[SETTINGS] = dataclasses.replace(settings_of(self._config), everything=True)
+        for test in tests:
+            test.read_marks_anew()
+
+    def _plain(self, report: pytest.CollectReport | pytest.TestReport) -> dict[str, Any]:
+        plain: dict[str, Any] = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        return plain
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Begin a test together with the other side."""
@@ -135,8 +180,7 @@ class Side:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the report of a phase of the test."""
-        plain = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._reports.append(plain)
+        self._reports.append(self._plain(report))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Send the reports of the test."""
@@ -146,6 +190,19 @@ class Side:
         """Report packages that were imported from a wrong place."""
         trees = self._parent.told["trees"]
         self._parent.ask("bye", list(misplaced(**trees)), list(borrowed(trees["other"])))
+
+
+def side_test(test: TestRun) -> SideTest:
+    """Describe a test for the run that compares."""
+    return SideTest(
+        nodeid=test.nodeid,
+        file=test.file,
+        location=test.item.location,
+        plan=dataclasses.replace(test.plan, budget=Budget()),
+        may_judge_times=test.plan.rounds >= LEAST_ROUNDS or test.has_fixture,
+        shows_failure=test.shows_failure,
+        is_function=isinstance(test.item, pytest.Function),
+    )
 
 
 def borrowed(other: str) -> Iterator[str]:

@@ -80,16 +80,16 @@ def register(config: pytest.Config) -> None:
             check_writable(settings.baselines)
         closing = Closing(config, settings, store, pool, collected, summary, keeps, ranks)
     in_step = InStep(ranks, summary) if ranks else None
+    if parent and is_side:
+        side = Side(config, parent)
+        manager.register(side, "opprof-side")  # before the hooks that read marks: it chooses the tests
+        config.stash[TURN] = side.turn
+        config.stash[SITES] = parent.told["sites"]
+        config.stash[ONE_THREAD] = parent.told["one_thread"]
     manager.register(Hooks(config, collected, summary, measuring, closing, in_step), MEASURING)
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
-    if parent and is_side:
-        side = Side(config, parent)
-        manager.register(side, "opprof-side")
-        config.stash[TURN] = side.turn
-        config.stash[SITES] = parent.told["sites"]
-        config.stash[ONE_THREAD] = parent.told.get("one_thread", False)
-    elif parent:
+    if parent and not is_side:
         manager.register(Fresh(config, parent), "opprof-fresh")
     elif base:
         from .against import Against

@@ -96,7 +96,7 @@ class Measuring:
             try:
                 plan = test.plan
                 self._may_judge_times |= test.has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
-                if plan.measured or test.has_fixture:
+                if test.measures:
                     self._pool.files.add(test.file)
                     self._summary.marked = True
                     asked.add(plan.backends)

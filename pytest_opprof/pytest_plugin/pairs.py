@@ -13,6 +13,7 @@ from msgspec import structs
 from ..baselines.entry import entry_of
 from ..errors import BackendError, UsageError
 from ..measure.plan import TestPlan
+from ..processes.collection import SideTest
 from ..processes.recording import CALL_PROCESSES
 from ..processes.turns import SideRun
 from ..profile.op_counts import in_all
@@ -38,7 +39,6 @@ from ..verdict.verdicts import TimingVerdict
 from .coarse import CoarsePairs, Windows, is_judged, slower_than
 from .options import settings_of
 from .outcome import concluded
-from .test_run import TestRun
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
@@ -93,7 +93,7 @@ class Found:
             both = _windows(before.reports.get(test, [])), _windows(reports)
             self._windows.setdefault(test, []).append(both)
 
-    def add_todays(self, tests: Sequence[TestRun], pair: Sequence[SideRun], body_changed: set[str]) -> set[str]:
+    def add_todays(self, tests: Sequence[SideTest], pair: Sequence[SideRun], body_changed: set[str]) -> set[str]:
         """Replace the results of *tests* by those of a pair in which the revision ran today's files.
 
         Return the tests that keep their results: they pass at the revision only as they were, although their body is
@@ -115,11 +115,11 @@ class Found:
         self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] not in self._today}
         return kept
 
-    def does_more(self, test: TestRun) -> bool:
+    def does_more(self, test: SideTest) -> bool:
         """Return True if a window of a test does more than at the base."""
         return any(diff.verdict.does_more for diff in self._diffs_of(test).values())
 
-    def suspects(self, test: TestRun) -> bool:
+    def suspects(self, test: SideTest) -> bool:
         """Return True if a test is slower than the base in the first pair, and does not do more."""
         if self.does_more(test):
             return False
@@ -133,7 +133,7 @@ class Found:
         for test, reports in after.reports.items():
             self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(reports), busy)
 
-    def locate(self, groups: Sequence[Sequence[TestRun]], pair: Sequence[SideRun]) -> None:
+    def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.
 
         The *pair* ran the first test of each group of tests that are `alike`, and its results hold for all of them.
@@ -151,9 +151,9 @@ class Found:
             if self._is_confirmed(group[0], pair):
                 self._confirmed.update(tests)
 
-    def alike(self, tests: Sequence[TestRun]) -> list[list[TestRun]]:
+    def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""
-        groups: dict[object, list[TestRun]] = {}
+        groups: dict[object, list[SideTest]] = {}
         for test in tests:
             more = [
                 (name, row.op, row.verdict, str(row.calls), row.work.text)
@@ -164,7 +164,7 @@ class Found:
             groups.setdefault((test.nodeid.partition("[")[0], *more) if more else test.nodeid, []).append(test)
         return [*groups.values()]
 
-    def _is_confirmed(self, test: TestRun, pair: Sequence[SideRun]) -> bool:
+    def _is_confirmed(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
         """Return True if each op or fact that is more in the first pair is the same in another *pair*."""
         again = [_windows(side.reports.get(test.nodeid, [])) for side in pair]
         for name, diff in self._diffs_of(test).items():
@@ -192,7 +192,7 @@ class Found:
     def check_complete(self, tests: Sequence[str]) -> None:
         """Raise BackendError for a test that the working tree did not run."""
         if missing := [test for test in tests if test not in self._windows]:
-            raise BackendError(f"a fresh process did not run {missing[0]}, which this one collected")
+            raise BackendError(f"the working tree did not run {missing[0]}, although it was collected")
 
     def check_compared(self, tests: Sequence[str]) -> None:
         """Raise UsageError if the revision can import no file of the *tests*, so that none can be compared."""
@@ -206,7 +206,7 @@ class Found:
             " --opprof-against-install='pip install --no-deps .'"
         )
 
-    def is_open(self, test: TestRun) -> bool:
+    def is_open(self, test: SideTest) -> bool:
         """Return True if more pairs could change a verdict, or tell whether extra calls vary."""
         if any(not diff.timing.settled for diff in self._diffs_of(test).values()):
             return True
@@ -214,7 +214,7 @@ class Found:
             return False
         return len(self._windows[test.nodeid]) < CALL_PROCESSES
 
-    def asks_for_lines(self, test: TestRun) -> bool:
+    def asks_for_lines(self, test: SideTest) -> bool:
         """Return True if the working tree fails for its work, so that source lines are needed, and still unknown."""
         if test.nodeid in self._sites:
             return False
@@ -223,12 +223,10 @@ class Found:
         slow = any(row.op in COARSE for window in windows for row in window.worse)
         return slow or any(window.asked or window.wanted_functions for window in windows)
 
-    def reports(self, test: TestRun) -> Iterator[pytest.TestReport]:
+    def reports(self, test: SideTest) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: the working tree's, with the outcome of the comparison."""
         for data in self.first[1].reports.get(test.nodeid, []):
-            report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
-            if isinstance(report.longrepr, list):
-                report.longrepr = tuple(report.longrepr)  # JSON has no tuples; pytest -v wants that of a skip
+            report = report_of(self._config, data)
             # A test that exceeds its budget failed in the fresh process already, without a comparison.
             if report.when == "call" and hasattr(report, "opprof") and not report.skipped:
                 found = [] if report.passed else converted(report.opprof, TestRecord).findings
@@ -236,7 +234,7 @@ class Found:
                     self._conclude(test, report)
             yield report
 
-    def _conclude(self, test: TestRun, report: Any) -> None:
+    def _conclude(self, test: SideTest, report: Any) -> None:
         plan = test.plan
         windows = [self._compared(test.nodeid, window, plan) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
@@ -337,7 +335,7 @@ class Found:
             return f"{now} the test as it is now, and the test changed"
         return f"{'skips' if outcomes == {'skipped'} else 'fails'} it" if outcomes else "does not have the window"
 
-    def _diffs_of(self, test: TestRun) -> dict[str, Diff]:
+    def _diffs_of(self, test: SideTest) -> dict[str, Diff]:
         """Return the comparison of each window that both sides have."""
         before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
         return {name: self._diff(test.nodeid, name, test.plan) for name in before.keys() & after.keys()}
@@ -374,14 +372,20 @@ class Found:
         return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
 
 
+def report_of(config: pytest.Config, data: Mapping[str, Any]) -> Any:
+    """Return the report that a side has sent."""
+    report = config.hook.pytest_report_from_serializable(config=config, data=data)
+    if isinstance(report.longrepr, list):
+        report.longrepr = tuple(report.longrepr)  # JSON has no tuples; pytest -v wants that of a skip
+    return report
+
+
 class _Failure:
     """Why a test failed, for the terminal and JUnit: in full, and in a few words with the place of the test."""
 
-    def __init__(self, message: Sequence[colours.TextLine], cause: str, test: TestRun) -> None:
+    def __init__(self, message: Sequence[colours.TextLine], cause: str, test: SideTest) -> None:
         self._message = message
-        self.reprcrash = SimpleNamespace(
-            path=str(test.item.path), lineno=(test.item.location[1] or 0) + 1, message=cause
-        )
+        self.reprcrash = SimpleNamespace(path=test.file, lineno=(test.location[1] or 0) + 1, message=cause)
 
     def __str__(self) -> str:
         return "\n".join(line.text for line in self._message)

@@ -72,6 +72,11 @@ class TestRun:
         return self._plan
 
     @property
+    def measures(self) -> bool:
+        """Whether it has measurements. Raises UsageError for an invalid mark."""
+        return self.has_fixture or self.plan.measured
+
+    @property
     def shows_failure(self) -> bool:
         """Whether pytest prints its failure message: a test that is expected to fail shows none."""
         return self.item.get_closest_marker("xfail") is None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_opprof.processes.child import Child
+from pytest_opprof.processes.collection import Collection
 from pytest_opprof.pytest_plugin.child import borrowed, misplaced
 
 from .conftest import AsChild
@@ -26,7 +27,19 @@ def test_b(): fake.launch("Mul")
 @pytest.mark.opprof
 def test_fails(): fake.launch("Add"); assert 1 == 2
 """
+MANY = """
+import pytest
+@pytest.mark.opprof
+def test_marked(): pass
+@pytest.mark.op_budget(Cast=1)
+def test_budget(): pass
+def test_fixture(opprof): pass
+@pytest.mark.opprof(False)
+def test_off(): pass
+def test_idle(): pass
+"""
 NOWHERE = {"own": "/nowhere/own", "own_first": "", "other": "/nowhere/other"}
+SIDE = {"kind": "side", "trees": NOWHERE, "sites": False, "one_thread": False, "describes": False}
 Side = Callable[..., list[list[Any]]]
 
 
@@ -35,16 +48,25 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
     """Let a side run the *wanted* tests to its end, and return all that it asked."""
     pytester.makepyfile(test_m=MODEL)
 
-    def ran(*wanted: str, trees: dict[str, str] = NOWHERE, arguments: tuple[str, ...] = ()) -> list[list[Any]]:
+    def ran(
+        *wanted: str,
+        trees: dict[str, str] = NOWHERE,
+        arguments: tuple[str, ...] = (),
+        everything: bool = False,
+        describes: bool = False,
+    ) -> list[list[Any]]:
+        tests = {"tests": [f"test_m.py::{test}" for test in wanted], "everything": everything}
+
         def does(child: Child) -> list[list[Any]]:
             asked = [child.hear()]
             while asked[-1][0] != "bye":
-                child.answer([f"test_m.py::{test}" for test in wanted] if asked[-1][0] == "tests" else None)
+                child.answer(tests if asked[-1][0] == "tests" else None)
                 asked.append(child.hear())
             child.answer()
             return asked
 
-        _, asked = as_child(does, "--continue-on-collection-errors", *arguments, kind="side", trees=trees, sites=False)
+        told = {**SIDE, "trees": trees, "describes": describes}
+        _, asked = as_child(does, "--continue-on-collection-errors", *arguments, **told)
         return asked
 
     return ran
@@ -88,6 +110,49 @@ def test_what_cannot_be_collected_is_said_with_the_cause(side: Side, pytester: p
     assert "test_m.py::test_b" in tests
 
 
+def described(asked: list[list[Any]]) -> Collection:
+    return Collection.of_packed(asked[0][3])
+
+
+def test_it_describes_the_tests_that_measure_and_names_the_others(side: Side, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_m=MANY)
+    found = described(side(describes=True, arguments=("-k", "not budget")))
+    assert [test.nodeid for test in found.tests] == ["test_m.py::test_marked", "test_m.py::test_fixture"]
+    assert found.deselected == ["test_m.py::test_budget", "test_m.py::test_off", "test_m.py::test_idle"]
+    assert [test.may_judge_times for test in found.tests] == [False, True]  # of a fixture nobody knows the rounds
+    assert (found.everything, found.wrong_marks, found.reports) == (False, [], [])
+
+
+def test_without_any_mark_all_tests_but_those_left_out_are_measured(side: Side, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_m=MANY)
+    found = described(side(describes=True, arguments=("-k", "idle or off")))
+    assert [test.nodeid for test in found.tests] == ["test_m.py::test_idle"]
+    assert found.everything
+
+
+def test_the_other_side_measures_tests_without_a_mark_if_it_is_told_to(side: Side, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_m=MODEL.replace("@pytest.mark.opprof\n", ""))
+    (call,) = (each for each in side("test_b", everything=True)[-2][2] if each["when"] == "call")
+    assert list(call["opprof"]["windows"][0]["ops"]) == ["Mul"]
+    (call,) = (each for each in side("test_b")[-2][2] if each["when"] == "call")
+    assert "opprof" not in call
+
+
+def test_wrong_marks_and_modules_without_tests_are_described(side: Side, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_m="import pytest\n@pytest.mark.opprof(rounds=0)\ndef test_wrong(): pass\n",
+        test_broken="import nosuchmodule",
+        test_skipped="import pytest\npytest.skip('not here', allow_module_level=True)\n",
+    )
+    found = described(side(describes=True))
+    (said,) = found.wrong_marks
+    assert said.startswith("test_m.py:2: test_wrong: opprof(rounds=) is 0; write")
+    assert [(each["nodeid"], each["outcome"]) for each in found.reports] == [
+        ("test_broken.py", "failed"),
+        ("test_skipped.py", "skipped"),
+    ]
+
+
 def test_at_its_end_it_says_what_it_took_from_the_other_tree(side: Side, pytester: pytest.Pytester) -> None:
     asked = side("test_b", trees={**NOWHERE, "other": str(pytester.path)})
     assert asked[-1] == ["bye", [f"test_m from {pytester.path / 'test_m.py'}"], []]
@@ -96,7 +161,7 @@ def test_at_its_end_it_says_what_it_took_from_the_other_tree(side: Side, pyteste
 
 def test_it_ends_where_nobody_takes_turns_any_more(pytester: pytest.Pytester, as_child: AsChild) -> None:
     pytester.makepyfile(test_m=MODEL)
-    result, asked = as_child(lambda child: child.hear()[0], kind="side", trees=NOWHERE, sites=False)
+    result, asked = as_child(lambda child: child.hear()[0], **SIDE)
     assert (result.ret, asked) == (1, "tests")
     result.stdout.fnmatch_lines(["*the run that started this one has ended*"])
 

@@ -14,6 +14,7 @@ import pytest
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes import child
 from pytest_opprof.processes.child import Child
+from pytest_opprof.processes.collection import Wanted
 from pytest_opprof.processes.parent import Parent
 from pytest_opprof.processes.turns import SideRun, take_turns
 
@@ -64,7 +65,7 @@ def side(
     """Return what a side does that has these *tests* of so many rounds, and writes in *log* what it runs."""
 
     def run(parent: Parent) -> None:
-        for test in parent.ask("tests", list(tests), {f"{name}.py": "no module"}):
+        for test in parent.ask("tests", list(tests), {f"{name}.py": "no module"})["tests"]:
             if test == ends_before:
                 return
             parent.ask("begin", test)
@@ -84,19 +85,19 @@ def rounds(log: list[str]) -> list[str]:
 
 def test_of_four_rounds_a_side_takes_the_first_and_the_last(sides: Sides) -> None:
     log: list[str] = []
-    take_turns(sides(side("A", log, {"t": 4}), side("B", log, {"t": 4})), ["t"])
+    take_turns(sides(side("A", log, {"t": 4}), side("B", log, {"t": 4})), Wanted(["t"]))
     assert rounds(log) == ["A t", "B t", "B t", "A t", "A t", "B t", "B t", "A t"]
 
 
 def test_the_first_child_goes_first(sides: Sides) -> None:
     log: list[str] = []
     base, now = sides(side("A", log, {"t": 1}), side("B", log, {"t": 1}))
-    take_turns([now, base], ["t"])
+    take_turns([now, base], Wanted(["t"]))
     assert rounds(log) == ["B t", "A t"]
 
 
 def test_the_answers_are_in_the_order_of_the_children_and_each_ones_own(sides: Sides) -> None:
-    base, now = take_turns(sides(side("A", [], {"t": 1, "gone": 1}), side("B", [], {"t": 1, "new": 1})), ["t"])
+    base, now = take_turns(sides(side("A", [], {"t": 1, "gone": 1}), side("B", [], {"t": 1, "new": 1})), Wanted(["t"]))
     assert base == SideRun(["t", "gone"], {"t": [{"of": "A"}]}, {"A.py": "no module"})
     assert now == SideRun(["t", "new"], {"t": [{"of": "B"}]}, {"B.py": "no module"})
 
@@ -104,20 +105,20 @@ def test_the_answers_are_in_the_order_of_the_children_and_each_ones_own(sides: S
 def test_neither_begins_a_test_before_the_other_has_ended_the_one_before(sides: Sides) -> None:
     log: list[str] = []
     both = sides(side("A", log, {"t": 1, "u": 1}), side("B", log, {"t": 3, "u": 1}))
-    take_turns(both, ["t", "u"])
+    take_turns(both, Wanted(["t", "u"]))
     assert log.index("A begins u") > max(index for index, line in enumerate(log) if line == "B t")
 
 
 def test_a_test_that_one_side_lacks_is_run_by_the_other_alone(sides: Sides) -> None:
     log: list[str] = []
-    base, now = take_turns(sides(side("A", log, {"u": 1}), side("B", log, {"t": 2, "u": 1})), ["t", "u"])
+    base, now = take_turns(sides(side("A", log, {"u": 1}), side("B", log, {"t": 2, "u": 1})), Wanted(["t", "u"]))
     assert rounds(log)[:2] == ["B t", "B t"]
     assert (list(base.reports), list(now.reports)) == (["u"], ["t", "u"])
 
 
 def test_no_side_runs_a_test_that_is_not_wanted(sides: Sides) -> None:
     log: list[str] = []
-    take_turns(sides(side("A", log, {"t": 1, "u": 1}), side("B", log, {"t": 1, "u": 1})), ["u"])
+    take_turns(sides(side("A", log, {"t": 1, "u": 1}), side("B", log, {"t": 1, "u": 1})), Wanted(["u"]))
     assert rounds(log) == ["A u", "B u"]
 
 
@@ -125,14 +126,14 @@ def test_rounds_go_on_in_turns_from_test_to_test(sides: Sides) -> None:
     """Or the side that begins would begin each test of one round, and always find the same caches."""
     log: list[str] = []
     tests = dict.fromkeys("tuv", 1)
-    take_turns(sides(side("A", log, tests), side("B", log, tests)), list(tests))
+    take_turns(sides(side("A", log, tests), side("B", log, tests)), Wanted(list(tests)))
     assert [line[0] for line in rounds(log)] == ["A", "B", "B", "A", "A", "B"]
 
 
 def test_a_side_that_ends_early_is_named_with_the_last_that_it_printed(sides: Sides) -> None:
     both = sides(side("A", [], {"t": 1, "u": 1}, ends_before="u"), side("B", [], {"t": 1, "u": 1}))
     with pytest.raises(BackendError, match=r"^base ended early \(it broke\)$"):
-        take_turns(both, ["t", "u"])
+        take_turns(both, Wanted(["t", "u"]))
 
 
 def test_a_side_that_did_not_collect_is_named(sides: Sides) -> None:
@@ -140,7 +141,7 @@ def test_a_side_that_did_not_collect_is_named(sides: Sides) -> None:
         parent.ask("bye", [], [])
 
     with pytest.raises(BackendError, match=r"^now ended early"):
-        take_turns(sides(side("A", [], {"t": 1}), broken), ["t"])
+        take_turns(sides(side("A", [], {"t": 1}), broken), Wanted(["t"]))
 
 
 def test_a_side_that_skips_the_rest_of_its_tests_is_named(sides: Sides) -> None:
@@ -151,7 +152,7 @@ def test_a_side_that_skips_the_rest_of_its_tests_is_named(sides: Sides) -> None:
         parent.ask("bye", [], [])
 
     with pytest.raises(BackendError, match=r"^now ended early"):
-        take_turns(sides(side("A", [], {"t": 1}), stops), ["t"])
+        take_turns(sides(side("A", [], {"t": 1}), stops), Wanted(["t"]))
 
 
 @pytest.mark.parametrize(("number", "said"), [(1, "m0. If"), (5, "m0, m1, m2 and 2 more. If")])
@@ -159,7 +160,7 @@ def test_a_side_that_tested_the_files_of_the_other_is_no_comparison(sides: Sides
     wrong: list[Any] = [f"m{each}" for each in range(number)]
     both = sides(side("A", [], {"t": 1}, misplaced=wrong), side("B", [], {"t": 1}))
     with pytest.raises(BackendError) as error:
-        take_turns(both, ["t"])
+        take_turns(both, Wanted(["t"]))
     assert str(error.value).startswith(f"base did not test its own files: it imported {said}")
 
 
@@ -172,7 +173,7 @@ def test_a_side_that_does_not_start_is_told_with_what_it_printed(sides: Sides, m
 
     (base,) = sides(hangs)
     with pytest.raises(BackendError) as raised:
-        take_turns([base], ["test_a"])
+        take_turns([base], Wanted(["test_a"]))
     asked.set()
     said = str(raised.value)
     assert said.startswith("base took more than 0 s, before its tests were collected (it broke). conftest.py files run")

@@ -592,6 +592,98 @@ def test_a_project_without_marks_has_all_its_tests_compared_with_the_merge_base(
     result.stdout.no_fnmatch_line("*calls of Add*")
 
 
+CONFTEST = """
+import sys
+from pathlib import Path
+import pytest
+with Path("loaded").open("a") as file:
+    file.write("x")
+
+def pytest_addoption(parser):
+    parser.addoption("--size", default="1")
+    parser.addini("sizes", "")
+"""
+"""It leaves a mark in each process that loads it, in the folder of its side."""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("arguments", "ini", "loads"),
+    [
+        ([], "", 1),
+        (["--size=2"], "", 2),  # only the conftest.py knows the option
+        (["-o", "sizes=3"], "", 2),
+        ([], "[pytest]\nsizes = 3\n", 2),
+        ([], "[pytest]\ntestpaths = .\n", 1),
+    ],
+)
+def test_the_process_that_compares_imports_no_test_and_no_conftest_unless_an_option_is_defined_there(
+    repository: pytest.Pytester, arguments: list[str], ini: str, loads: int
+) -> None:
+    (repository.path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (repository.path / "pytest.ini").write_text(ini or "[pytest]\n", encoding="utf-8")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "conftest")
+    result = run(repository, *arguments)
+    result.assert_outcomes(passed=1, deselected=1)
+    assert (repository.path / "loaded").read_text() == "x" * loads
+    result.stdout.no_fnmatch_line("*Unknown config option*")
+    assert "test_m" not in sys.modules
+
+
+@pytest.mark.processes
+def test_the_collection_of_the_working_tree_is_reported_as_pytest_reports_its_own(repository: pytest.Pytester) -> None:
+    repository.makepyfile(
+        test_broken="import nosuchmodule",
+        test_gone="import pytest\npytest.skip('not here', allow_module_level=True)\n",
+    )
+    result = run(repository, "-rs")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(errors=1, skipped=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "collected 1 test, 1 deselected",
+            "*ERROR collecting test_broken.py*",
+            "E   ModuleNotFoundError: No module named 'nosuchmodule'",
+            "SKIPPED [[]1[]] test_gone.py:2: not here",
+            "*Interrupted: 1 error during collection*",
+        ]
+    )
+    result = run(repository, "--continue-on-collection-errors")
+    result.assert_outcomes(errors=1, skipped=1, passed=1, deselected=1)
+    assert leftovers(repository) == []
+
+
+@pytest.mark.processes
+def test_wrong_marks_are_a_usage_error_of_this_run(repository: pytest.Pytester) -> None:
+    repository.makepyfile(test_m=TEST.replace("opprof", "opprof(rounds=0)"))
+    result = run(repository)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: test_m.py:4: test_a: opprof(rounds=) is 0; write an int of 1 or more"])
+
+
+@pytest.mark.processes
+def test_an_empty_selection_is_one_as_ever(repository: pytest.Pytester) -> None:
+    result = run(repository, "-k", "nothing")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.assert_outcomes(deselected=2)
+    result.stdout.fnmatch_lines(["collected 0 tests, 2 deselected"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_the_tests_that_failed_last_are_compared_again(repository: pytest.Pytester) -> None:
+    source = "from model import step\ndef test_a(): step()\ndef test_b(): pass\n"
+    (repository.path / "test_m.py").write_text(source, encoding="utf-8")
+    git(repository, "commit", "-qam", "tests")
+    model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Cast')")
+    repository.runpytest_inprocess(*AGAINST).assert_outcomes(failed=1, passed=1)
+    repository.runpytest_inprocess(*AGAINST, "--lf").assert_outcomes(failed=1)
+    model(repository, "fake.launch('MatMul', device_ns=100_000)")
+    repository.runpytest_inprocess(*AGAINST, "--lf").assert_outcomes(passed=1)
+    repository.runpytest_inprocess(*AGAINST, "--lf").assert_outcomes(passed=2)
+
+
 @pytest.mark.slow
 @pytest.mark.processes
 def test_a_change_that_a_commit_accepts_passes_and_one_call_more_fails(repository: pytest.Pytester) -> None:

@@ -38,7 +38,8 @@ def registered(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> It
             if worker:
                 config.workerinput = {}  # type: ignore[attr-defined]  # as pytest-xdist does
             if started:
-                told = {"kind": started, "port": server.getsockname()[1], "hello": [], "files": [], "sites": False}
+                told = {"kind": started, "port": server.getsockname()[1], "hello": []}
+                told |= {"files": [], "sites": False, "one_thread": False}
                 monkeypatch.setenv(VARIABLE, json.dumps(told))
             register(config)
             return config

@@ -11,15 +11,14 @@ import pytest
 from msgspec import structs
 
 from pytest_opprof.errors import BackendError
-from pytest_opprof.processes.base import Base
+from pytest_opprof.processes.collection import SideTest
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
-from pytest_opprof.pytest_plugin.against import Against
+from pytest_opprof.pytest_plugin.child import side_test
 from pytest_opprof.pytest_plugin.coarse import is_judged
 from pytest_opprof.pytest_plugin.pairs import Found
 from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.python_calls.counted import PythonCalls
-from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.plain import converted, plain
 from pytest_opprof.results.test_result import TestRecord
@@ -63,11 +62,15 @@ class Pairs:
             self.found.add([before, after])
 
     @property
+    def described(self) -> SideTest:
+        return side_test(TestRun.of(self.item))
+
+    @property
     def is_open(self) -> bool:
-        return self.found.is_open(TestRun.of(self.item))
+        return self.found.is_open(self.described)
 
     def report(self) -> pytest.TestReport:
-        (report,) = self.found.reports(TestRun.of(self.item))
+        (report,) = self.found.reports(self.described)
         return report
 
     def record(self) -> TestRecord:
@@ -145,9 +148,9 @@ def test_the_pair_that_looks_up_lines_confirms_the_same_extra_calls(
 ) -> None:
     run = pairs(source=ONE)
     run.add(run.side(rounds=1), run.side(rounds=1, calls=2))
-    assert (run.is_open, run.found.asks_for_lines(TestRun.of(run.item))) == (True, True)
+    assert (run.is_open, run.found.asks_for_lines(run.described)) == (True, True)
     for before, now in again:
-        run.found.locate([[TestRun.of(run.item)]], [run.side(calls=before, rounds=1), run.side(calls=now, rounds=1)])
+        run.found.locate([[run.described]], [run.side(calls=before, rounds=1), run.side(calls=now, rounds=1)])
     assert run.is_open is is_open
     if is_open and again:
         run.add(*(run.side(calls=calls, rounds=1) for calls in again[0]))
@@ -159,7 +162,7 @@ def test_the_pair_that_looks_up_lines_confirms_the_same_extra_calls(
 
 def test_of_parameters_with_the_same_change_one_is_confirmed_for_all(pairs: Run) -> None:
     run = pairs(source="import pytest\n@pytest.mark.parametrize('n', range(4))\ndef test_a(n): pass\n")
-    tests = [TestRun.of(item) for item in run.items]
+    tests = [side_test(TestRun.of(item)) for item in run.items]
     before, now = SideRun(), SideRun()
     for test, calls in zip(tests, (2, 2, 3, 1)):
         run.test = test.nodeid
@@ -175,7 +178,7 @@ def test_of_parameters_with_the_same_change_one_is_confirmed_for_all(pairs: Run)
 
 def test_a_changed_test_is_compared_as_it_is_now_on_both_sides(pairs: Run) -> None:
     run = pairs(source=ONE)
-    test = TestRun.of(run.item)
+    test = run.described
     run.found = Found("main", run.config, changed={run.test: 3})
     run.add(run.side(rounds=1), run.side(rounds=1, calls=2))
     assert run.record().status == "more calls"
@@ -199,7 +202,7 @@ def test_a_changed_test_that_does_not_pass_as_it_is_now_is_compared_only_if_its_
     reports = {run.test: run.reports(outcome=outcome)} if outcome else {}
     pair = [SideRun([run.test], reports), run.side(rounds=1, calls=2)]
     bodies = {run.test} if other_body else set()
-    assert run.found.add_todays([TestRun.of(run.item)], pair, bodies) == {run.test} - bodies
+    assert run.found.add_todays([run.described], pair, bodies) == {run.test} - bodies
     if not other_body:
         assert run.record().status == "more calls"
         return
@@ -295,7 +298,7 @@ def test_a_test_that_the_working_tree_did_not_run_is_an_error(pairs: Run) -> Non
     run = pairs()
     run.add(run.side(), run.side())
     run.found.check_complete([run.test])
-    with pytest.raises(BackendError, match=r"did not run test_m.py::test_b, which this one collected$"):
+    with pytest.raises(BackendError, match=r"did not run test_m.py::test_b, although it was collected$"):
         run.found.check_complete([run.test, "test_m.py::test_b"])
 
 
@@ -313,39 +316,6 @@ def test_tests_that_only_the_revision_has_are_known_of_whole_files(
     run = pairs(*arguments)
     run.add(SideRun(["test_n.py::test_b", "test_m.py::test_a", "test_m.py::test_old"]), SideRun(["test_m.py::test_a"]))
     assert run.found.only_there == only_there
-
-
-# --- which tests
-
-
-MANY = """
-import pytest
-@pytest.mark.opprof
-def test_marked(): pass
-@pytest.mark.op_budget(Cast=1)
-def test_budget(): pass
-def test_fixture(opprof): pass
-@pytest.mark.opprof(rounds=0)
-def test_wrong(): pass
-@pytest.mark.opprof(False)
-def test_off(): pass
-def test_idle(): pass
-"""
-
-
-def test_tests_that_measure_nothing_are_left_out_and_those_with_wrong_marks_are_not(pairs: Run) -> None:
-    run = pairs(source=MANY)
-    left_out: list[pytest.Item] = []
-
-    class Told:
-        def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-            left_out.extend(items)
-
-    run.config.pluginmanager.register(Told())
-    base = Base("1" * 40, "main", "main", "2026-11-23", "one", False)
-    Against(run.config, base, "", Summary()).pytest_collection_modifyitems(run.items)
-    assert [item.name for item in run.items] == ["test_marked", "test_budget", "test_fixture", "test_wrong"]
-    assert [item.name for item in left_out] == ["test_off", "test_idle"]
 
 
 # --- coarse times
@@ -375,7 +345,7 @@ def confirmed(run: Pairs, *after_ms: int, busy: str = "", wall_ms: int = 0) -> N
 def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900))
-    assert run.found.suspects(TestRun.of(run.item))
+    assert run.found.suspects(run.described)
     confirmed(run, 3900, 3900, 3900)
     assert run.found.coarse.still_slower(run.test)
     report = run.report()
@@ -388,13 +358,13 @@ def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs:
 def test_one_more_pair_finds_the_line_that_takes_the_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900))
-    assert not run.found.asks_for_lines(TestRun.of(run.item))
+    assert not run.found.asks_for_lines(run.described)
     confirmed(run, 3900, 3900, 3900)
-    assert run.found.asks_for_lines(TestRun.of(run.item))
+    assert run.found.asks_for_lines(run.described)
     said = "97% of the time is at m.py:7 in total `ids.index(token)`"
     again = [took(run, 12), took(run, 3900, explained={"cpu_time": said, "wall_time": said})]
-    run.found.locate([[TestRun.of(run.item)]], again)
-    assert not run.found.asks_for_lines(TestRun.of(run.item))
+    run.found.locate([[run.described]], again)
+    assert not run.found.asks_for_lines(run.described)
     assert f"\n    {said}\n" in run.report().longreprtext
 
 
@@ -411,7 +381,7 @@ def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
 def test_what_takes_no_longer_needs_no_more_pairs(pairs: Run, now_ms: int) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, now_ms))
-    assert not run.found.suspects(TestRun.of(run.item))
+    assert not run.found.suspects(run.described)
     assert (run.report().outcome, run.record().status) == ("passed", "ok")
 
 
@@ -426,13 +396,13 @@ def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> Non
 def test_what_does_more_is_not_measured_again_for_its_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900, calls=2))
-    assert not run.found.suspects(TestRun.of(run.item))
+    assert not run.found.suspects(run.described)
 
 
 def test_wall_time_that_is_judged_round_by_round_is_not_judged_coarsely(pairs: Run) -> None:
     run = pairs()
     run.add(took(run, 12, rounds=10), took(run, 3900, rounds=10))
-    assert run.found.suspects(TestRun.of(run.item))  # the fake device's time is of its ops alone
+    assert run.found.suspects(run.described)  # the fake device's time is of its ops alone
     made = window(NS)
     judged = compare(({}, {}), ({}, {}), judge_pairs([(made.processes[0],) * 2] * 5), PAIRS)
     assert is_judged(judged)

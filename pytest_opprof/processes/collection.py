@@ -1,0 +1,83 @@
+"""The tests that a side has collected, as it describes them to the run that compares, which collects none itself."""
+
+from __future__ import annotations
+
+import pickle
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from ..measure.plan import TestPlan
+
+
+@dataclass(frozen=True, slots=True)
+class SideTest:
+    """One test."""
+
+    nodeid: str
+    file: str
+    """The path of its file."""
+    location: tuple[str, int | None, str]
+    """As pytest has it."""
+    plan: TestPlan
+    """Its plan, without the budget, which the side enforces."""
+    may_judge_times: bool
+    shows_failure: bool
+    """Whether pytest prints its failure message."""
+    is_function: bool
+    """Whether it is a function of its file, and no doctest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The tests to measure, in their order, and all else that pytest would report of a collection."""
+
+    tests: list[SideTest]
+    deselected: list[str]
+    """The tests left out: by an option, or because they measure nothing."""
+    everything: bool
+    """Whether all tests are measured because none has a mark."""
+    wrong_marks: list[str]
+    reports: list[dict[str, Any]]
+    """The reports of modules that failed or were skipped, as pytest serialises them."""
+
+    def packed(self) -> str:
+        """Return it as text, for a process of the same Python."""
+        return b64encode(pickle.dumps(self)).decode("ascii")
+
+    @classmethod
+    def of_packed(cls, text: str) -> Collection:
+        """Return the collection that a process of this run has packed."""
+        found = pickle.loads(b64decode(text))  # sent by a process that this run started, over its own connection
+        assert isinstance(found, cls)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The tests that a pair of processes runs."""
+
+    tests: Sequence[str]
+    everything: bool = False
+    """Whether tests without a mark are measured, too."""
+
+
+class Choice:
+    """The tests for each of several pairs that start before their tests are known.
+
+    The first process that has collected them decides for all.
+    """
+
+    def __init__(self, choose: Callable[[Collection], Sequence[Wanted]]) -> None:
+        self._choose = choose
+        self._lock = Lock()
+        self._chosen: Sequence[Wanted] | None = None
+
+    def of(self, number: int, collection: Collection) -> Wanted:
+        """Return the tests of the pair with this *number*; none if the others run them all."""
+        with self._lock:
+            if self._chosen is None:
+                self._chosen = self._choose(collection)
+        return self._chosen[number] if number < len(self._chosen) else Wanted(())
