@@ -184,7 +184,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     than the tests.
     """
     options = early_config.known_args_namespace
-    if options.opprof_against and not options.collectonly and _PARENT not in os.environ:
+    shows = ("collectonly", "help", "markers", "showfixtures", "show_fixtures_per_test")
+    if (
+        options.opprof_against
+        and _PARENT not in os.environ
+        and not any(getattr(options, each, False) for each in shows)
+    ):
         options.noconftest |= _knows_all(early_config, parser, args)
     if _is_active(early_config.known_args_namespace, early_config):
         # Without it the C++ kernels that torch.compile makes are not in any profile.

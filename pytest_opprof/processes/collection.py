@@ -79,5 +79,6 @@ class Choice:
         """Return the tests of the pair with this *number*; none if the others run them all."""
         with self._lock:
             if self._chosen is None:
+                self._chosen = ()  # the others run nothing if this raises
                 self._chosen = self._choose(collection)
         return self._chosen[number] if number < len(self._chosen) else Wanted(())

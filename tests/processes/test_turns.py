@@ -14,7 +14,7 @@ import pytest
 from pytest_opprof.errors import BackendError
 from pytest_opprof.processes import child
 from pytest_opprof.processes.child import Child
-from pytest_opprof.processes.collection import Wanted
+from pytest_opprof.processes.collection import Collection, Wanted
 from pytest_opprof.processes.parent import Parent
 from pytest_opprof.processes.turns import SideRun, take_turns
 
@@ -120,6 +120,26 @@ def test_no_side_runs_a_test_that_is_not_wanted(sides: Sides) -> None:
     log: list[str] = []
     take_turns(sides(side("A", log, {"t": 1, "u": 1}), side("B", log, {"t": 1, "u": 1})), Wanted(["u"]))
     assert rounds(log) == ["A u", "B u"]
+
+
+def test_the_last_side_describes_its_tests_to_a_function_that_chooses_from_them(sides: Sides) -> None:
+    found = Collection([], [], True, [], [])
+
+    def describes(parent: Parent) -> None:
+        assert parent.ask("tests", ["t", "u"], {}, found.packed()) == {"tests": ["u"], "everything": True}
+        parent.ask("begin", "u")
+        parent.ask("end", "u", [])
+        parent.ask("bye", [], [])
+
+    asked: list[Collection] = []
+
+    def choose(collection: Collection) -> Wanted:
+        asked.append(collection)
+        return Wanted(["u"], everything=collection.everything)
+
+    base, now = take_turns(sides(side("A", [], {"u": 1, "v": 1}), describes), choose)
+    assert asked == [found]
+    assert ([*base.reports], [*now.reports]) == (["u"], ["u"])
 
 
 def test_rounds_go_on_in_turns_from_test_to_test(sides: Sides) -> None:
