@@ -30,10 +30,11 @@ RULES = (
     "verdict/*.py",
     "profile/op_counts.py",
     "profile/range.py",
+    "results/acceptance.py",
     "baselines/entry.py",
     "baselines/three_way.py",
 )
-TESTS = ("tests/verdict", "tests/profile", "tests/baselines")
+TESTS = ("tests/verdict", "tests/profile", "tests/baselines", "tests/results/test_acceptance.py")
 OPTIONS = (
     *("-x", "-q", "-p", "no:cacheprovider", "-m", "not processes and not slow"),
     *("--hypothesis-profile=mutation", "--assert=plain"),  # rewriting assertions would take most of the time

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError, unknown
 from ..report.escaping import terminal
 from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, style_of, terminal_width
+from ..results.test_id import function_of, split_id
 from ..units import plural
 from .opened import BaselineFolder, opened
 from .reading import Asked
@@ -105,7 +106,7 @@ def _tests(arguments: argparse.Namespace, found: History) -> set[str]:
         name = asked.removeprefix("./").rstrip("/")
         some = {test for test in every if test == name or test.startswith((f"{name}::", f"{name}[", f"{name}/"))}
         if not some:
-            known = {*every, *(test.partition("[")[0] for test in every), *(test.partition("::")[0] for test in every)}
+            known = {*every, *map(function_of, every), *(split_id(test)[0] for test in every)}
             raise unknown(asked, known, "test")
         chosen |= some
     return chosen

@@ -30,9 +30,9 @@ from ..processes.worktree import Worktree, worktree
 from ..profile.op_counts import listed
 from ..report.escaping import terminal
 from ..report.summary import Summary
-from ..results.test_id import split_id
+from ..results.acceptance import Acceptance, lines_of, parsed, proposed
+from ..results.test_id import function_of, split_id
 from ..units import plural
-from ..verdict.acceptance import Acceptance, lines_of, parsed, proposed
 from ..verdict.coarse import PROCESSES
 from ..verdict.tolerances import LOOKS
 from .pairs import Found, report_of
@@ -343,8 +343,8 @@ def _with_files_around(tree: Worktree, files: set[Path]) -> set[Path]:
 def _code_of(test: str, file: Path) -> str:
     """Return the code of a test in a *file*, without comments and layout; empty if it has none there."""
     node: ast.AST | None = ast.parse(file.read_bytes())
-    _, names = split_id(test)
-    for name in names.partition("[")[0].split("::"):
+    _, names = split_id(function_of(test))
+    for name in names.split("::"):
         node = next((each for each in getattr(node, "body", ()) if getattr(each, "name", "") == name), None)
     return ast.dump(node) if node else ""
 

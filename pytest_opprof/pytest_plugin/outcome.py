@@ -16,6 +16,7 @@ from ..report.failure import Shown, cause, failure
 from ..report.op_table import kernels, table
 from ..report.tables import Style
 from ..results.judged_window import JudgedWindow
+from ..results.test_id import function_of
 from ..results.test_result import TestRecord, status
 from ..results.window_result import titled
 from ..units import format_share
@@ -101,7 +102,7 @@ def _causes(record: TestRecord) -> object:
     """Return a key that is equal for tests that fail for the same lines, with the same consequences; where lines are
     unknown, of one function.
     """
-    function = record.id.partition("[")[0]
+    function = function_of(record.id)
     found = set[tuple[object, ...]]()
     for window in record.windows:
         for each in window.findings:

@@ -23,13 +23,13 @@ from ..python_calls.causes import Before
 from ..python_calls.counted import PythonCalls
 from ..python_calls.names import other_versions
 from ..report import colours
+from ..results.acceptance import TRAILER, Acceptance, accepted
 from ..results.judged_window import JudgedWindow
 from ..results.plain import converted, plain
-from ..results.test_id import split_id
+from ..results.test_id import function_of, split_id
 from ..results.test_result import TestRecord
 from ..results.window_result import SitesByOp, WindowResult
 from ..units import plural
-from ..verdict.acceptance import TRAILER, Acceptance, accepted
 from ..verdict.compare import Diff, Row, changes, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.quantities import COARSE
@@ -161,7 +161,7 @@ class Found:
                 for row in diff.rows
                 if row.verdict.does_more
             ]
-            groups.setdefault((test.nodeid.partition("[")[0], *more) if more else test.nodeid, []).append(test)
+            groups.setdefault((function_of(test.nodeid), *more) if more else test.nodeid, []).append(test)
         return [*groups.values()]
 
     def _is_confirmed(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
@@ -324,8 +324,8 @@ class Found:
         if file in before.errors:
             return f"cannot import {file} ({before.errors[file]})"
         if test not in before.collected:
-            function, has_parameters, _ = test.partition("[")
-            if has_parameters and any(each.partition("[")[0] == function for each in before.collected):
+            function = function_of(test)
+            if function != test and any(function_of(each) == function for each in before.collected):
                 return "has other parameters (--opprof-against-tests=here runs today's on both sides)"
             return "does not have the test"
         reports = before.reports.get(test, [])

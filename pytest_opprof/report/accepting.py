@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..measure.plan import Settings
+from ..results.acceptance import TRAILER
 from ..results.run_result import RunResult
 from ..results.test_id import command, is_file, split_id
 from ..results.test_result import TestResult
-from ..verdict.acceptance import TRAILER
 from ..verdict.findings import Finding
 
 _MODULES = 5

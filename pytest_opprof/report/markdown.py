@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..profile.range import Range
 from ..results.causes import Cause
 from ..results.run_result import RunResult
+from ..results.test_id import function_of
 from ..results.test_result import TestResult, counted
 from ..results.window_result import BODY, RowResult, WindowResult, open_trace, titled
 from ..units import format_ns, plural
@@ -54,7 +55,7 @@ def markdown(run: RunResult, most_bytes: int = MOST_BYTES) -> str:
     left = most_bytes - _NOTE_BYTES - len(parts[0].encode())
     by_function: dict[tuple[str, object], list[TestResult]] = {}
     for test in run.failing:
-        by_function.setdefault((test.id.partition("[")[0], test.fails_for), []).append(test)
+        by_function.setdefault((function_of(test.id), test.fails_for), []).append(test)
     for (function, _), tests in by_function.items():
         part = "\n".join(_details(function, tests, Accepting.of_run(run)))
         size = len(part.encode()) + 1

@@ -16,10 +16,10 @@ from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
 from ..python_calls.names import PREFIX
+from ..results.acceptance import TRAILER, Acceptance
 from ..sites.match import Grown, grown, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
-from ..verdict.acceptance import TRAILER, Acceptance
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.changed import titles
 from ..verdict.compare import Diff, Row

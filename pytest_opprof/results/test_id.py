@@ -39,6 +39,16 @@ def split_id(test: str) -> tuple[str, str]:
     return module, name
 
 
+def function_of(test: str) -> str:
+    """Return a test id without its parameters.
+
+    >>> function_of("tests/test_a[1].py::TestB::test_c[a::b]"), function_of("tests/test_a[1].py")
+    ('tests/test_a[1].py::TestB::test_c', 'tests/test_a[1].py')
+    """
+    module, separator, name = test.partition("::")
+    return module + separator + name.partition("[")[0]
+
+
 def is_file(module: str) -> bool:
     """Return True if a module is named by its file below the root directory, not by its dotted name.
 

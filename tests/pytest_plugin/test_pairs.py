@@ -19,11 +19,11 @@ from pytest_opprof.pytest_plugin.coarse import is_judged
 from pytest_opprof.pytest_plugin.pairs import Found
 from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.python_calls.counted import PythonCalls
+from pytest_opprof.results.acceptance import parsed
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.plain import converted, plain
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
-from pytest_opprof.verdict.acceptance import parsed
 from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.pair_rule import judge_pairs

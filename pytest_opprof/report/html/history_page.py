@@ -8,6 +8,7 @@ from typing import Final
 
 from ...baselines.git_log import Commit
 from ...baselines.history import History, OpHistory, Step
+from ...results.test_id import function_of
 from ...units import plural
 from . import marks
 from .page import rendered
@@ -104,7 +105,7 @@ class _Row:
 def _step(op: OpHistory, step: Step) -> _Step:
     by_function: dict[str, list[str]] = {}
     for test in step.tests:
-        by_function.setdefault(test.partition("[")[0], []).append(test)
+        by_function.setdefault(function_of(test), []).append(test)
     named = [tests[0] if len(tests) == 1 else f"{name} ({len(tests)} tests)" for name, tests in by_function.items()]
     others = len(step.tests) - sum(len(tests) for tests in [*by_function.values()][:_FUNCTIONS])
     after = op.totals[step.at]

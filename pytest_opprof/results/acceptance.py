@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..errors import UsageError
-from .compare import Diff, Row
+from ..verdict.compare import Diff, Row
+from .test_id import function_of, split_id
 
 TRAILER = "Opprof-Accept"
 _REASON_LENGTH = 200
@@ -38,7 +39,7 @@ class Acceptance:
 
     def covers(self, test: str, row: Row) -> bool:
         """Return True if the trailer accepts the change of *row* in *test*."""
-        is_named = self.tests in ("", test, test.partition("[")[0])
+        is_named = self.tests in ("", test, function_of(test))
         if row.accepted_as not in self.ops or not (is_named or fnmatchcase(test, self.tests)):
             return False
         more = self.ops[row.accepted_as]
@@ -95,18 +96,17 @@ def proposed(by_test: Mapping[str, Sequence[Row]]) -> list[str]:
 
     Many functions share a line by module, and many modules one line for all tests.
     """
-    function_of = {test: test.partition("[")[0] for test in by_test}
-    only = Counter(function_of.values())
+    only = Counter(map(function_of, by_test))
     lines: list[str] = []
     for level in (
-        {test: test if only[function] == 1 else function for test, function in function_of.items()},
-        {test: f"{test.partition('::')[0]}::*" for test in by_test},
+        {test: test if only[function_of(test)] == 1 else function_of(test) for test in by_test},
+        {test: f"{split_id(test)[0]}::*" for test in by_test},
         dict.fromkeys(by_test, ""),
     ):
         most: dict[str, dict[str, int | None]] = {}
         for test, rows in by_test.items():
             # Quotes and commas would be read as more than one word.
-            names = (level[test], function_of[test], "")
+            names = (level[test], function_of(test), "")
             ops = most.setdefault(next(name for name in names if not name or _NAME.fullmatch(name)), {})
             for row in rows:
                 counts = row.is_op and not row.is_total
