@@ -8,12 +8,13 @@ import secrets
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import monotonic
+from types import FrameType
 from typing import IO, Any
 
 from ..errors import BackendError
@@ -113,23 +114,26 @@ class Child:
         if self._is_over:
             return
         self._is_over = True
-        if self.asks:
-            self.hang_up()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_ENDING_S)
-        if hasattr(os, "killpg"):
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        else:
-            self._process.kill()
-        self._process.wait()
+        try:
+            if self.asks:
+                self.hang_up()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_ENDING_S)
+        finally:  # a second Ctrl-C may interrupt the wait
+            if hasattr(os, "killpg"):
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+            self._process.wait()
 
 
 @contextmanager
-def started(commands: Sequence[Command]) -> Iterator[list[Child]]:
+def started(commands: Sequence[Command], begun: Callable[[Child], None] | None = None) -> Iterator[list[Child]]:
     """Start all at once, and yield them when each has connected; they are gone afterwards, whatever happens.
 
-    Raises BackendError, with the reason, for one that does not start.
+    *begun* is called with each before it has connected. Raises BackendError, with the reason, for one that does not
+    start.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(scratch())
@@ -141,6 +145,8 @@ def started(commands: Sequence[Command]) -> Iterator[list[Child]]:
                 output = stack.enter_context(open(Path(folder, f"{number}"), "w+b"))
                 children.append(_start(command, server.getsockname()[1], [key, number], output))
                 stack.callback(children[-1].end)
+                if begun:
+                    begun(children[-1])
             _accept(children, server, key, stack)
         yield children
         for child in children:
@@ -203,6 +209,27 @@ def _line(connection: socket.socket, size: int = 1 << 16) -> bytes:
             if part.endswith(b"\n"):  # it sends no more before it is answered
                 return b"".join(parts)
     return b""
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Let Ctrl-C or SIGTERM interrupt the block, and no further one interrupt its end, which leaves nothing behind."""
+    ours = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    taken = [number for number, handler in before.items() if handler in ours and current_thread() is main_thread()]
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in taken:
+            signal.signal(each, signal.SIG_IGN)
+        signal.default_int_handler(number, frame)
+
+    for number in taken:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
 
 
 @contextmanager

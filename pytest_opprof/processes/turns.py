@@ -45,11 +45,11 @@ class Running:
         self._children: list[Child] = []
         self._is_over = False
 
-    def add(self, children: Sequence[Child]) -> None:
-        """Add the processes of a pair; end them at once if the run has ended meanwhile."""
-        self._children += children
+    def add(self, child: Child) -> None:
+        """Add a process, which may not have connected yet; end it at once if the run has ended meanwhile."""
+        self._children.append(child)
         if self._is_over:
-            self.end()
+            child.end()
 
     def end(self) -> None:
         """End all processes."""
@@ -114,9 +114,7 @@ def run(
     sides = [replace(side, told={**side.told, **told}) for side in sides]
     if not isinstance(wanted, Wanted):
         sides[-1] = replace(sides[-1], told={**sides[-1].told, "describes": True})
-    with started(sides[::-1] if swapped else sides) as children:
-        if running is not None:
-            running.add(children)
+    with started(sides[::-1] if swapped else sides, running.add if running else None) as children:
         ran = take_turns(children, wanted)
         return ran[::-1] if swapped else ran
 

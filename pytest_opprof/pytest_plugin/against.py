@@ -21,7 +21,7 @@ from ..processes import turns
 from ..processes.base import Base, messages
 from ..processes.base_cache import BaseCache
 from ..processes.base_install import KeptEnvironment, check_python, installed
-from ..processes.child import Command, terminated_as_by_ctrl_c
+from ..processes.child import Command, interrupted_once
 from ..processes.collection import Choice, Collection, SideTest, Wanted
 from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
@@ -116,7 +116,7 @@ class Against:
     def _measured(self, session: pytest.Session) -> Found | None:
         """Run both sides; return None without tests."""
         with ExitStack() as stack:
-            stack.enter_context(terminated_as_by_ctrl_c())
+            stack.enter_context(interrupted_once())
             tree = stack.enter_context(worktree(self._config.invocation_params.dir, self._base.commit))
             folder = stack.enter_context(scratch())
             if self._base.is_the_working_tree:

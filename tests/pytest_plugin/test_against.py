@@ -536,13 +536,19 @@ def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(
         "time.sleep(60)",
     )
     git(repository, "commit", "-qam", "slow")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *AGAINST, *workers], cwd=repository.path, stdout=subprocess.PIPE, text=True
-    )
     # Of a pair the side that waits for its turn does not run.
-    while not marker.exists() or len(marker.read_text().split()) < (2 if workers else 1):
+    end_by(repository, number, marker, 2 if workers else 1, *workers)
+
+
+def end_by(repository: pytest.Pytester, number: int, marker: Path, processes: int, *arguments: str) -> None:
+    """End a run by the signal *number* once so many *processes* have written their number into the *marker*."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *AGAINST, *arguments], cwd=repository.path, stdout=subprocess.PIPE, text=True
+    )
+    while not marker.exists() or len(marker.read_text().split()) < processes:
         assert process.poll() is None, process.communicate()[0]
     process.send_signal(number)
+    process.send_signal(number)  # as of an impatient user; `timeout` of coreutils does so, too
     output = process.communicate(timeout=60)[0]
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output
     assert "opprof: interrupted before a test was judged" in output
@@ -550,6 +556,22 @@ def test_ctrl_c_and_sigterm_leave_no_process_and_no_worktree(
     for pid in marker.read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="no process groups")
+@pytest.mark.parametrize(("workers", "processes"), [((), 2), (("-p", "xdist", "-n2"), 4)])
+@pytest.mark.processes
+def test_ctrl_c_while_the_processes_start_leaves_none(
+    repository: pytest.Pytester, workers: tuple[str, ...], processes: int
+) -> None:
+    marker = Path(os.environ["TMPDIR"], "starting")
+    (repository.path / "conftest.py").write_text(
+        f"import os, time\nopen({str(marker)!r}, 'a').write(f'{{os.getpid()}} ')\ntime.sleep(60)\n", encoding="utf-8"
+    )
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "slow")
+    end_by(repository, signal.SIGINT, marker, processes, *workers)
 
 
 @pytest.mark.slow
