@@ -86,6 +86,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if ns < 11 * _STEP_NS:",
     ): "two digits of 1.0 to 1.1 ms are steps of 0.1 ms, too",
     (
+        "verdict/pair_rule.py",
+        "ways = [1]",
+        "ways = [2]",
+    ): "all ways are doubled, and their sum, too",
+    (
+        "verdict/pair_rule.py",
+        "unlikely = sum((below <= 0.025 * sum(ways) for below in accumulate(ways)))",
+        "unlikely = sum((below < 0.025 * sum(ways) for below in accumulate(ways)))",
+    ): "a fortieth of a power of 2 is no whole number",
+    (
+        "verdict/pair_rule.py",
+        "return sum((sign * log > math.log1p(by) for log in logs))",
+        "return sum((sign * log >= math.log1p(by) for log in logs))",
+    ): "no ratio has just this logarithm: that of 1.02 is 2e-17 more, that of 1.05 4e-17",
+    (
         "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
         "repeat = changes(warm, now, diff.tolerances)",

@@ -1,4 +1,4 @@
-"""The rules of `judge.py`: a stored baseline, and pairs of processes that took turns."""
+"""The rules for times: a stored baseline, pairs of processes that took turns, and noise."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from pytest_opprof.verdict.tolerances import (
     PAIRS,
     PROCESSES,
     STORED,
+    SUSPICIOUS,
     Tolerances,
 )
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
@@ -403,11 +404,25 @@ def test_fewer_pairs_than_the_first_look_settle_nothing() -> None:
     assert judge_pairs(pairs(*[1.0] * 2), looks=(2, 3)).settled
 
 
+def test_a_change_of_just_the_suspicious_share_of_the_tolerance_needs_the_second_look() -> None:
+    doubled = pairs(*[2.0] * LOOKS[0])
+    assert not judge_pairs(doubled, replace(PAIRS, tolerance=1 / SUSPICIOUS)).settled
+    assert judge_pairs(doubled, replace(PAIRS, tolerance=1.01 / SUSPICIOUS)).settled
+
+
 def test_an_op_that_only_one_side_of_the_pairs_times_has_no_change() -> None:
     before, after = run(1_000, {"Cast": 500, "Add": 100}), run(1_000, {"Cast": 500, "Exp": 100})
     found = judge_pairs([(before, after)] * LOOKS[1])
     assert found.now is not None
     assert (found.verdict, found.now.ops_ns) == (Verdict.OK, {"Cast": 500 * US, "Add": 100 * US})
+
+
+def test_an_op_that_some_pairs_do_not_time_has_the_times_of_the_others() -> None:
+    timed, untimed = (run(1_000, {"Exp": 100}), run(1_000, {"Exp": 300})), (run(), run())
+    found = judge_pairs([timed] * 8 + [untimed])
+    assert found.base is not None
+    assert (found.base.ops_ns, found.ops) == ({"Exp": 100 * US}, {"Exp": Verdict.SLOWER})
+    assert judge_pairs([timed] * 7 + [untimed] * 2).ops == {}, "8 of 9 pairs have to see it"
 
 
 def test_an_op_alone_makes_the_first_look_suspicious() -> None:
@@ -420,6 +435,12 @@ def test_the_median_round_counts_and_a_bad_one_does_not() -> None:
     assert judge_pairs([(run(), jumps)] * LOOKS[1]).change == 0
 
 
+def test_a_round_that_took_no_time_counts_as_1_ns() -> None:
+    for before, after, change in ((0, 1, 0), (1, 0, 0), (1, 2, 1), (2, 1, -0.5)):
+        taken = [(ProcessTimes((before,) * LEAST_ROUNDS), ProcessTimes((after,) * LEAST_ROUNDS))] * LOOKS[0]
+        assert judge_pairs(taken).intervals[None] == pytest.approx((change, change))
+
+
 def test_a_change_of_the_whole_is_one_only_if_seven_pairs_of_nine_see_it() -> None:
     needed = math.ceil(AGREE * LOOKS[1])
     assert needed == 7
@@ -427,7 +448,7 @@ def test_a_change_of_the_whole_is_one_only_if_seven_pairs_of_nine_see_it() -> No
     few = judge_pairs(pairs(*[1.3] * (needed - 1), *[1.01] * (10 - needed)))
     assert (few.verdict, few.settled) == (Verdict.NOISY, True)
     assert few.why == "the 9 pairs of processes do not agree whether it is slower"
-    faster = judge_pairs(pairs(*[0.7] * (needed - 1), *[1.0] * (10 - needed)))
+    faster = judge_pairs(pairs(*[0.7] * (needed - 1), *[0.985] * (10 - needed)))
     assert faster.why == "the 9 pairs of processes do not agree whether it is faster"
 
 
@@ -460,6 +481,11 @@ def test_in_a_pair_a_round_counts_only_if_neither_process_waited() -> None:
     assert judge_pairs(some).why == "4 of 9 pairs had 5 rounds in which neither waited for a CPU"
 
 
+def test_the_change_of_a_pair_is_of_its_clean_rounds() -> None:
+    waited = replace(run(), total_ns=(1_500 * US, 1_000 * US) * 5, wait_ns=(500 * US, 0) * 5)
+    assert judge_pairs([(run(), waited)] * LOOKS[1]).change == 0
+
+
 def test_a_pair_of_which_one_process_had_a_throttled_gpu_is_no_clean_pair() -> None:
     lucky, unlucky = (run(1_000), run(2_000)), (run(1_000), disturbed(2_000))
     assert judge_pairs([lucky] * 9).verdict is Verdict.SLOWER
@@ -472,8 +498,9 @@ def test_a_pair_of_which_one_process_had_a_throttled_gpu_is_no_clean_pair() -> N
 
 def test_pairs_that_waited_and_are_alike_all_the_same_are_ok() -> None:
     busy = replace(run(), wait_ns=(US * 1_000,) * LEAST_ROUNDS)
-    assert judge_pairs([(busy, busy)] * 5).verdict is Verdict.OK
-    assert judge_pairs([(busy, busy)] * 5).settled
+    for count in LOOKS:
+        found = judge_pairs([(busy, busy)] * count)
+        assert (found.verdict, found.settled) == (Verdict.OK, True)
 
 
 def test_a_test_that_is_fast_enough_though_it_waited_is_ok() -> None:
@@ -503,7 +530,9 @@ def test_two_bad_values_of_nine_do_not_move_the_hodges_lehmann_mean_out_of_the_o
     assert -1 <= hodges_lehmann([*values[:7], one, other]) <= 1
 
 
-@pytest.mark.parametrize(("values", "covered"), [(5, 30 / 32), (6, 62 / 64), (9, 492 / 512), (12, 3_922 / 4_096)])
+@pytest.mark.parametrize(
+    ("values", "covered"), [(5, 30 / 32), (6, 62 / 64), (7, 122 / 128), (9, 492 / 512), (12, 3_922 / 4_096)]
+)
 def test_the_interval_of_the_hodges_lehmann_mean_has_the_share_that_the_signed_rank_distribution_says(
     values: int, covered: float
 ) -> None:
