@@ -101,6 +101,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return sum((sign * log >= math.log1p(by) for log in logs))",
     ): "no ratio has just this logarithm: that of 1.02 is 2e-17 more, that of 1.05 4e-17",
     (
+        "verdict/stored_rule.py",
+        "return len(base) > 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER",
+        "return len(base) >= 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER",
+    ): "a lone process is its own second-best",
+    (
         "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
         "repeat = changes(warm, now, diff.tolerances)",
