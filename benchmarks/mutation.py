@@ -106,6 +106,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return len(base) >= 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER",
     ): "a lone process is its own second-best",
     (
+        "verdict/coarse.py",
+        "return round(max(ns, 0) / _STEP_NS) * _STEP_NS",
+        "return round(max(ns, 1) / _STEP_NS) * _STEP_NS",
+    ): "1 ns is rounded to 0",
+    (
         "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
         "repeat = changes(warm, now, diff.tolerances)",

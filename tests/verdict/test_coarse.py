@@ -83,6 +83,7 @@ def test_a_test_that_does_other_work_in_some_processes_is_judged_by_the_most_and
     assert base.split == "CPU time differs from process to process: 30 ms to 100 ms"
     assert slower(base, took(100), wall=False) is None
     assert is_split_only(base, took(100))
+    assert is_split_only(base, took(100, 900))  # whatever the wall time is
     assert not is_split_only(base, took(40))
     assert not is_split_only(base, took(40, most=90))  # the fastest process decides
     over = slower(base, took(171), wall=False)
