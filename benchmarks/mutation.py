@@ -110,6 +110,24 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return round(max(ns, 0) / _STEP_NS) * _STEP_NS",
         "return round(max(ns, 1) / _STEP_NS) * _STEP_NS",
     ): "1 ns is rounded to 0",
+    **{
+        (
+            "verdict/coarse.py",
+            "shown = f', x{times:.0f}' if times >= 100 else f', x{times:.3g}' if times else ''",
+            f"shown = f', x{{times:.0f}}' if times {bound} else f', x{{times:.3g}}' if times else ''",
+        ): "both formats show 100 to 999 alike"
+        for bound in ("> 100", ">= 101")
+    },
+    (
+        "verdict/coarse.py",
+        "_THREADED, _THREADED_NS = (0.1, 2000000)",
+        "_THREADED, _THREADED_NS = (0.1, 2000001)",
+    ): "times are multiples of 0.1 ms",
+    (
+        "verdict/coarse.py",
+        "if ns < 10 * _STEP_NS:",
+        "if ns <= 10 * _STEP_NS:",
+    ): "1.0 ms is 1.0 ms with two digits, too",
     (
         "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
