@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.machine.cpu_core import YARDSTICK
 from pytest_opprof.profile.timings import ProcessTimes, without_noise
-from pytest_opprof.verdict.noise import is_steady
+from pytest_opprof.verdict.noise import clean_processes, is_clean, is_steady, why_noisy
 from pytest_opprof.verdict.pair_rule import hodges_lehmann, interval, judge_pairs
 from pytest_opprof.verdict.stored_rule import Rule, has_lone_best, judge, unjudged
 from pytest_opprof.verdict.tolerances import (
@@ -190,7 +190,10 @@ def test_a_baseline_whose_best_process_has_company_is_one_to_judge_by() -> None:
     ],
 )
 def test_a_baseline_is_steady_if_its_three_fastest_processes_are_alike(times_us: Sequence[float], steady: bool) -> None:
-    assert is_steady([run(us) for us in times_us]) is steady
+    taken = [run(us) for us in times_us]
+    assert is_steady(taken) is steady
+    one_slow_round = [replace(each, total_ns=(*each.total_ns, n * 10_000 * US)) for n, each in enumerate(taken, 1)]
+    assert is_steady(one_slow_round) is steady
 
 
 def test_the_fastest_round_of_an_op_may_be_another_processes() -> None:
@@ -283,6 +286,17 @@ def test_no_verdict_says_how_much_was_noise() -> None:
         f"1 process of 3 had 5 clean rounds: of 30 rounds 5 waited for a CPU, 17 {slow}"
     )
     assert judge(BEST, [waiting(5), waiting(5), slowed(0)]).why.startswith("2 processes of 3 had 5 clean rounds: ")
+
+
+def test_without_a_limit_processes_are_compared_with_their_own_best_core() -> None:
+    half = LEAST_ROUNDS // 2
+    assert clean_processes([*BEST, slowed(half), slowed(half - 1)]) == len(BASE) + 1
+
+
+def test_a_core_just_at_the_limit_is_not_slow() -> None:
+    at_limit = replace(run(), yardstick_ns=(115,) * LEAST_ROUNDS)
+    assert is_clean(at_limit, 115)
+    assert why_noisy([at_limit], 0, 115) == "no process of 1 had 5 clean rounds"
 
 
 CAPPED, SHARED = "GPU 0 was throttled: HW slowdown", "GPU 0 was shared with process 4711 (python)"
