@@ -134,6 +134,28 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_PROCESSES] or [1]",
     ): "without processes, any one number is as far from itself",
     (
+        "verdict/spread.py",
+        "in_steps[rank][one[0].step] += ns - times[latest]",
+        "in_steps[rank][one[1].step] += ns - times[latest]",
+    ): "a collective is in the same step on all ranks",
+    (
+        "verdict/spread.py",
+        "by = [getattr(each, self.lead) if self.lead else 0 for each in self.totals]",
+        "by = [getattr(each, self.lead) if self.lead else 1 for each in self.totals]",
+    ): "one number for all ranks keeps their order",
+    (
+        "verdict/spread.py",
+        "by_rank = [{line.op or '': line.time_ns or 0 for line in query.answer(saved, question)"
+        " if not line.communication} for saved in ranks]",
+        "by_rank = [{line.op: line.time_ns or 0 for line in query.answer(saved, question)"
+        " if not line.communication} for saved in ranks]",
+    ): "a line of an op has its op; types need the text",
+    (
+        "verdict/spread.py",
+        "return InSteps(ranks[0].steps, total, tuple((tuple(saved.step_ns or ()) for saved in ranks)))",
+        "return InSteps(ranks[0].steps, total, tuple((tuple(saved.step_ns) for saved in ranks)))",
+    ): "all ranks have the wall times of steps here; types need the test",
+    (
         "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
         "repeat = changes(warm, now, diff.tolerances)",
