@@ -87,6 +87,76 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "if ns < 11 * _STEP_NS:",
     ): "two digits of 1.0 to 1.1 ms are steps of 0.1 ms, too",
     (
+        "verdict/pair_rule.py",
+        "ways = [1]",
+        "ways = [2]",
+    ): "all ways are doubled, and their sum, too",
+    (
+        "verdict/pair_rule.py",
+        "unlikely = sum((below <= 0.025 * sum(ways) for below in accumulate(ways)))",
+        "unlikely = sum((below < 0.025 * sum(ways) for below in accumulate(ways)))",
+    ): "a fortieth of a power of 2 is no whole number",
+    (
+        "verdict/pair_rule.py",
+        "return sum((sign * log > math.log1p(by) for log in logs))",
+        "return sum((sign * log >= math.log1p(by) for log in logs))",
+    ): "no ratio has just this logarithm: that of 1.02 is 2e-17 more, that of 1.05 4e-17",
+    (
+        "verdict/stored_rule.py",
+        "return len(base) > 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER",
+        "return len(base) >= 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER",
+    ): "a lone process is its own second-best",
+    (
+        "verdict/coarse.py",
+        "return round(max(ns, 0) / _STEP_NS) * _STEP_NS",
+        "return round(max(ns, 1) / _STEP_NS) * _STEP_NS",
+    ): "1 ns is rounded to 0",
+    **{
+        (
+            "verdict/coarse.py",
+            "shown = f', x{times:.0f}' if times >= 100 else f', x{times:.3g}' if times else ''",
+            f"shown = f', x{{times:.0f}}' if times {bound} else f', x{{times:.3g}}' if times else ''",
+        ): "both formats show 100 to 999 alike"
+        for bound in ("> 100", ">= 101")
+    },
+    (
+        "verdict/coarse.py",
+        "_THREADED, _THREADED_NS = (0.1, 2000000)",
+        "_THREADED, _THREADED_NS = (0.1, 2000001)",
+    ): "times are multiples of 0.1 ms",
+    (
+        "verdict/coarse.py",
+        "if ns < 10 * _STEP_NS:",
+        "if ns <= 10 * _STEP_NS:",
+    ): "1.0 ms is 1.0 ms with two digits, too",
+    (
+        "verdict/noise.py",
+        "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_PROCESSES] or [0]",
+        "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_PROCESSES] or [1]",
+    ): "without processes, any one number is as far from itself",
+    (
+        "verdict/spread.py",
+        "in_steps[rank][one[0].step] += ns - times[latest]",
+        "in_steps[rank][one[1].step] += ns - times[latest]",
+    ): "a collective is in the same step on all ranks",
+    (
+        "verdict/spread.py",
+        "by = [getattr(each, self.lead) if self.lead else 0 for each in self.totals]",
+        "by = [getattr(each, self.lead) if self.lead else 1 for each in self.totals]",
+    ): "one number for all ranks keeps their order",
+    (
+        "verdict/spread.py",
+        "by_rank = [{line.op or '': line.time_ns or 0 for line in query.answer(saved, question)"
+        " if not line.communication} for saved in ranks]",
+        "by_rank = [{line.op: line.time_ns or 0 for line in query.answer(saved, question)"
+        " if not line.communication} for saved in ranks]",
+    ): "a line of an op has its op; types need the text",
+    (
+        "verdict/spread.py",
+        "return InSteps(ranks[0].steps, total, tuple((tuple(saved.step_ns or ()) for saved in ranks)))",
+        "return InSteps(ranks[0].steps, total, tuple((tuple(saved.step_ns) for saved in ranks)))",
+    ): "all ranks have the wall times of steps here; types need the test",
+    (
         "verdict/compare.py",
         "repeat = changes(warm, now, diff.tolerances) if better else {}",
         "repeat = changes(warm, now, diff.tolerances)",

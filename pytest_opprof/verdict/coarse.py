@@ -29,7 +29,7 @@ class Limit:
     elsewhere: float
     """The factor for a baseline from another machine or Python."""
 
-    def of(self, base: Span, elsewhere: bool = False) -> float:
+    def of(self, base: Span, *, elsewhere: bool) -> float:
         """Return the largest time that passes; *elsewhere*: the baseline is from another machine or Python.
 
         A test that does different work in some processes is judged by its slowest process.
@@ -161,7 +161,7 @@ def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False) ->
     for name, before, after in found:
         # A baseline that ran in several threads took less wall time for the same work.
         explained = name == WALL_TIME and after[0] - now.cpu_ns[0] <= WALL.floor_ns
-        if after[0] > _NAMES[name].of(before, elsewhere) and not explained:
+        if after[0] > _NAMES[name].of(before, elsewhere=elsewhere) and not explained:
             return Slower(name, before[0], after[0])
     return None
 
@@ -196,7 +196,8 @@ def differs(base: Coarse, now: Coarse) -> bool:
 def is_split_only(base: Coarse, now: Coarse, elsewhere: bool = False) -> bool:
     """Return True if CPU time passes only because the baseline's processes differ."""
     least = (base.cpu_ns[0], base.cpu_ns[0])
-    return now.cpu_ns[0] > CPU.of(least, elsewhere) and slower(base, now, wall=False, elsewhere=elsewhere) is None
+    over_least = now.cpu_ns[0] > CPU.of(least, elsewhere=elsewhere)
+    return over_least and slower(base, now, wall=False, elsewhere=elsewhere) is None
 
 
 def base_for(times: Mapping[str, Coarse], here: str) -> tuple[Coarse, bool] | None:

@@ -43,6 +43,6 @@ def why_noisy(runs: Sequence[ProcessTimes], clean: int, yardstick_ns: float) -> 
     }
     said = ", ".join(f"{count} {what}" for what, count in seen.items() if count)
     processes = f"{clean or 'no'} process{'es' * (clean > 1)}"
-    needed = math.ceil(CLEAN_ROUNDS * min(run.rounds for run in runs))
+    needed = math.ceil(CLEAN_ROUNDS * runs[0].rounds)  # all have as many
     few = f"{processes} of {len(runs)} had {needed} clean rounds"
     return "; ".join(filter(None, [disturbances(runs), f"{few}: of {rounds} rounds {said}" if said else few]))

@@ -52,7 +52,7 @@ def judge_pairs(
         if len(each) >= LEAST_PAIRS
         for low, high in [interval(each)]
     }
-    found = replace(judged(base, now, tolerances, len(pairs)), in_pairs=True, intervals=intervals)
+    found = replace(judged(base, now, tolerances), processes=len(pairs), in_pairs=True, intervals=intervals)
     if not last:
         suspicious = abs(total - 1) >= SUSPICIOUS * tolerances.tolerance or found.ops
         return replace(found, settled=len(pairs) >= looks[0] and not suspicious)

@@ -135,7 +135,7 @@ def is_vague(between: tuple[float, float], tolerance: float) -> bool:
     return between[1] - between[0] > 2 * tolerance
 
 
-def judged(base: Times, now: Times, tolerances: Tolerances, processes: int) -> TimingVerdict:
+def judged(base: Times, now: Times, tolerances: Tolerances) -> TimingVerdict:
     """Judge the time of the whole and of each op by *tolerances*."""
     total = tolerances.verdict(base.total_ns, now.total_ns)
     ops = {
@@ -144,7 +144,7 @@ def judged(base: Times, now: Times, tolerances: Tolerances, processes: int) -> T
         if op in base.ops_ns
         and (verdict := tolerances.op_verdict(op, base.ops_ns[op], ns, base.total_ns)) is not Verdict.OK
     }
-    return TimingVerdict(worst(total, ops), "", base, now, processes, True, total, ops)
+    return TimingVerdict(worst(total, ops), base=base, now=now, total=total, ops=ops)
 
 
 def beyond(base_ns: float, now_ns: float, tolerance: float, floor_ns: float) -> Verdict:

@@ -10,6 +10,7 @@ from pytest_opprof.verdict.coarse import (
     CPU,
     WALL,
     Coarse,
+    Limit,
     as_before,
     base_for,
     differs,
@@ -53,6 +54,15 @@ def test_what_is_slower_is_told_with_its_factor(base: Coarse, now: Coarse, found
     assert (over and over.line()) == found
 
 
+@pytest.mark.parametrize(("limit", "floor_ms", "factor", "elsewhere"), [(CPU, 15, 1.7, 5), (WALL, 50, 3, 7.5)])
+def test_a_limit_is_the_factor_or_the_floor_whichever_allows_more(
+    limit: Limit, floor_ms: int, factor: float, elsewhere: float
+) -> None:
+    for is_elsewhere, times in ((False, factor), (True, elsewhere)):
+        assert limit.of((0, 0), elsewhere=is_elsewhere) == floor_ms * MS
+        assert limit.of((1_000 * MS, 1_000 * MS), elsewhere=is_elsewhere) == times * 1_000 * MS
+
+
 def test_wall_time_says_nothing_where_the_machine_is_busy_and_cpu_time_does() -> None:
     assert slower(took(1, 1), took(1, 900), wall=False) is None
     over = slower(took(1, 1), took(300, 900), wall=True)
@@ -67,15 +77,18 @@ def test_wall_time_that_cpu_time_explains_is_no_wait() -> None:
     """A baseline in 16 threads took 30 ms of wall time for 480 ms of CPU time, which one thread takes one by one."""
     assert slower(took(480, 30), took(480, 490), wall=True) is None
     assert slower(took(480, 30), took(480, 700), wall=True) is not None
-    assert slower(took(480, 30), took(480, 530), wall=True) is None
+    assert slower(took(480, 30), took(480, 530, most_wall=900), wall=True) is None
     assert slower(took(480, 30), took(480, 531), wall=True) is not None
+    assert slower(took(480, 30), took(480, 531, most=900), wall=True) is not None
 
 
 def test_the_least_of_the_processes_counts_on_both_sides() -> None:
     base = together([took(100), took(110), took(150)])
     assert base == Coarse((100 * MS, 150 * MS), (100 * MS, 150 * MS), 3)
     assert slower(base, together([took(900), took(900), took(120)]), wall=True) is None
-    assert slower(base, together([took(900), took(900), took(180)]), wall=True) is not None
+    over = slower(base, together([took(900), took(900), took(180)]), wall=True)
+    assert over is not None
+    assert over.text == "100 ms -> 180 ms"
 
 
 def test_a_test_that_does_other_work_in_some_processes_is_judged_by_the_most_and_that_is_said() -> None:
@@ -83,6 +96,7 @@ def test_a_test_that_does_other_work_in_some_processes_is_judged_by_the_most_and
     assert base.split == "CPU time differs from process to process: 30 ms to 100 ms"
     assert slower(base, took(100), wall=False) is None
     assert is_split_only(base, took(100))
+    assert is_split_only(base, took(100, 900))  # whatever the wall time is
     assert not is_split_only(base, took(40))
     assert not is_split_only(base, took(40, most=90))  # the fastest process decides
     over = slower(base, took(171), wall=False)
@@ -106,6 +120,7 @@ def test_another_machine_has_a_looser_limit_and_the_slowest_of_them_counts() -> 
     times = {"A": took(10), "B": took(40)}
     assert base_for(times, "A") == (took(10), False)
     assert base_for(times, "C") == (took(40), True)
+    assert base_for({"A": took(10, most=90), "B": took(40)}, "C") == (took(40), True)  # its fastest process counts
     assert base_for({}, "C") is None
     assert slower(took(40), took(200), wall=False, elsewhere=True) is None
     assert slower(took(40), took(201), wall=False, elsewhere=True) is not None
@@ -128,6 +143,7 @@ def test_the_finding_names_the_revision_that_it_is_compared_with() -> None:
         (50, 100, "50% of it is in ops"),
         (1, 2, "50% of it is in ops"),
         (83, 100, "83% of it is in ops"),
+        (834, 1_000, "83% of it is in ops"),
         (120, 100, "100% of it is in ops"),
         (None, 100, ""),
         (1, 0, ""),
@@ -164,7 +180,7 @@ def test_other_threads_took_part_from_a_tenth_of_the_time_and_2_ms_on(
 
 
 def test_beside_a_tracer_the_mean_wall_time_of_the_rounds_has_the_limit_of_another_machine() -> None:
-    base = took(900, 40)
+    base = took(900, 40, most_wall=60)
     assert slower_despite_tracer(base, [150 * MS, 250 * MS]) is None
     over = slower_despite_tracer(base, [10 * MS, 410 * MS])
     assert over is not None
@@ -176,7 +192,7 @@ def test_calls_without_extra_time_are_told_from_5_ms_on() -> None:
         as_before(took(12, most=14), took(13, most=20), "HEAD~1") == "CPU time: 13 ms (HEAD~1: 12 ms), within its limit"
     )
     assert as_before(took(5), took(0), "baseline") == "CPU time: below 100 us (baseline: 5 ms), within its limit"
-    assert as_before(took(4.9, 90), took(4.9), "baseline") == ""
+    assert as_before(took(4.9, 90, most=6), took(4.9), "baseline") == ""
 
 
 def test_wall_time_is_at_least_what_the_thread_worked() -> None:

@@ -1,4 +1,4 @@
-"""The rules of `judge.py`: a stored baseline, and pairs of processes that took turns."""
+"""The rules for times: a stored baseline, pairs of processes that took turns, and noise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.machine.cpu_core import YARDSTICK
 from pytest_opprof.profile.timings import ProcessTimes, without_noise
-from pytest_opprof.verdict.noise import is_steady
+from pytest_opprof.verdict.noise import clean_processes, is_clean, is_steady, why_noisy
 from pytest_opprof.verdict.pair_rule import hodges_lehmann, interval, judge_pairs
 from pytest_opprof.verdict.stored_rule import Rule, has_lone_best, judge, unjudged
 from pytest_opprof.verdict.tolerances import (
@@ -26,6 +26,7 @@ from pytest_opprof.verdict.tolerances import (
     PAIRS,
     PROCESSES,
     STORED,
+    SUSPICIOUS,
     Tolerances,
 )
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
@@ -174,7 +175,8 @@ def test_an_op_that_was_fast_in_one_process_alone_is_not_called_slower() -> None
 
 def test_a_baseline_whose_best_process_has_company_is_one_to_judge_by() -> None:
     assert not has_lone_best([run(1_000), run(1_100), run(2_000)], STORED)
-    assert not has_lone_best([run(1_000)], STORED)
+    assert not any(has_lone_best(base, STORED) for base in ([], [run(1_000)]))
+    assert has_lone_best([run(1_000), run(2_000)], STORED)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,10 @@ def test_a_baseline_whose_best_process_has_company_is_one_to_judge_by() -> None:
     ],
 )
 def test_a_baseline_is_steady_if_its_three_fastest_processes_are_alike(times_us: Sequence[float], steady: bool) -> None:
-    assert is_steady([run(us) for us in times_us]) is steady
+    taken = [run(us) for us in times_us]
+    assert is_steady(taken) is steady
+    one_slow_round = [replace(each, total_ns=(*each.total_ns, n * 10_000 * US)) for n, each in enumerate(taken, 1)]
+    assert is_steady(one_slow_round) is steady
 
 
 def test_the_fastest_round_of_an_op_may_be_another_processes() -> None:
@@ -283,6 +288,17 @@ def test_no_verdict_says_how_much_was_noise() -> None:
     assert judge(BEST, [waiting(5), waiting(5), slowed(0)]).why.startswith("2 processes of 3 had 5 clean rounds: ")
 
 
+def test_without_a_limit_processes_are_compared_with_their_own_best_core() -> None:
+    half = LEAST_ROUNDS // 2
+    assert clean_processes([*BEST, slowed(half), slowed(half - 1)]) == len(BASE) + 1
+
+
+def test_a_core_just_at_the_limit_is_not_slow() -> None:
+    at_limit = replace(run(), yardstick_ns=(115,) * LEAST_ROUNDS)
+    assert is_clean(at_limit, 115)
+    assert why_noisy([at_limit], 0, 115) == "no process of 1 had 5 clean rounds"
+
+
 CAPPED, SHARED = "GPU 0 was throttled: HW slowdown", "GPU 0 was shared with process 4711 (python)"
 
 
@@ -368,6 +384,13 @@ def test_a_whole_is_slower_only_if_the_fastest_times_of_its_ops_add_up_to_it() -
     assert (one_op.total, one_op.ops) == (Verdict.OK, {"Cast": Verdict.SLOWER, "Add": Verdict.FASTER})
 
 
+def test_a_slower_whole_is_confirmed_by_the_ops_that_both_sides_time() -> None:
+    base = [run(1_000, {"Add": 500, "Exp": 100})] * 3
+    assert looked(run(1_300, {"Add": 500, "Log": 900}), base).total is Verdict.OK
+    assert looked(run(1_300, {"Add": 600, "Log": 100}), base).total is Verdict.SLOWER
+    assert looked(run(600, {"Add": 500}), base).total is Verdict.FASTER, "a faster one needs no ops to confirm it"
+
+
 def test_a_profile_of_one_step_is_clean_with_one_clean_round() -> None:
     one = Rule(STORED, 1, 1, 1)
     assert judge([run(1_000, rounds=1)], [run(2_000, rounds=1)], one).verdict is Verdict.SLOWER
@@ -403,11 +426,25 @@ def test_fewer_pairs_than_the_first_look_settle_nothing() -> None:
     assert judge_pairs(pairs(*[1.0] * 2), looks=(2, 3)).settled
 
 
+def test_a_change_of_just_the_suspicious_share_of_the_tolerance_needs_the_second_look() -> None:
+    doubled = pairs(*[2.0] * LOOKS[0])
+    assert not judge_pairs(doubled, replace(PAIRS, tolerance=1 / SUSPICIOUS)).settled
+    assert judge_pairs(doubled, replace(PAIRS, tolerance=1.01 / SUSPICIOUS)).settled
+
+
 def test_an_op_that_only_one_side_of_the_pairs_times_has_no_change() -> None:
     before, after = run(1_000, {"Cast": 500, "Add": 100}), run(1_000, {"Cast": 500, "Exp": 100})
     found = judge_pairs([(before, after)] * LOOKS[1])
     assert found.now is not None
     assert (found.verdict, found.now.ops_ns) == (Verdict.OK, {"Cast": 500 * US, "Add": 100 * US})
+
+
+def test_an_op_that_some_pairs_do_not_time_has_the_times_of_the_others() -> None:
+    timed, untimed = (run(1_000, {"Exp": 100}), run(1_000, {"Exp": 300})), (run(), run())
+    found = judge_pairs([timed] * 8 + [untimed])
+    assert found.base is not None
+    assert (found.base.ops_ns, found.ops) == ({"Exp": 100 * US}, {"Exp": Verdict.SLOWER})
+    assert judge_pairs([timed] * 7 + [untimed] * 2).ops == {}, "8 of 9 pairs have to see it"
 
 
 def test_an_op_alone_makes_the_first_look_suspicious() -> None:
@@ -420,6 +457,12 @@ def test_the_median_round_counts_and_a_bad_one_does_not() -> None:
     assert judge_pairs([(run(), jumps)] * LOOKS[1]).change == 0
 
 
+def test_a_round_that_took_no_time_counts_as_1_ns() -> None:
+    for before, after, change in ((0, 1, 0), (1, 0, 0), (1, 2, 1), (2, 1, -0.5)):
+        taken = [(ProcessTimes((before,) * LEAST_ROUNDS), ProcessTimes((after,) * LEAST_ROUNDS))] * LOOKS[0]
+        assert judge_pairs(taken).intervals[None] == pytest.approx((change, change))
+
+
 def test_a_change_of_the_whole_is_one_only_if_seven_pairs_of_nine_see_it() -> None:
     needed = math.ceil(AGREE * LOOKS[1])
     assert needed == 7
@@ -427,7 +470,7 @@ def test_a_change_of_the_whole_is_one_only_if_seven_pairs_of_nine_see_it() -> No
     few = judge_pairs(pairs(*[1.3] * (needed - 1), *[1.01] * (10 - needed)))
     assert (few.verdict, few.settled) == (Verdict.NOISY, True)
     assert few.why == "the 9 pairs of processes do not agree whether it is slower"
-    faster = judge_pairs(pairs(*[0.7] * (needed - 1), *[1.0] * (10 - needed)))
+    faster = judge_pairs(pairs(*[0.7] * (needed - 1), *[0.985] * (10 - needed)))
     assert faster.why == "the 9 pairs of processes do not agree whether it is faster"
 
 
@@ -460,6 +503,11 @@ def test_in_a_pair_a_round_counts_only_if_neither_process_waited() -> None:
     assert judge_pairs(some).why == "4 of 9 pairs had 5 rounds in which neither waited for a CPU"
 
 
+def test_the_change_of_a_pair_is_of_its_clean_rounds() -> None:
+    waited = replace(run(), total_ns=(1_500 * US, 1_000 * US) * 5, wait_ns=(500 * US, 0) * 5)
+    assert judge_pairs([(run(), waited)] * LOOKS[1]).change == 0
+
+
 def test_a_pair_of_which_one_process_had_a_throttled_gpu_is_no_clean_pair() -> None:
     lucky, unlucky = (run(1_000), run(2_000)), (run(1_000), disturbed(2_000))
     assert judge_pairs([lucky] * 9).verdict is Verdict.SLOWER
@@ -472,8 +520,9 @@ def test_a_pair_of_which_one_process_had_a_throttled_gpu_is_no_clean_pair() -> N
 
 def test_pairs_that_waited_and_are_alike_all_the_same_are_ok() -> None:
     busy = replace(run(), wait_ns=(US * 1_000,) * LEAST_ROUNDS)
-    assert judge_pairs([(busy, busy)] * 5).verdict is Verdict.OK
-    assert judge_pairs([(busy, busy)] * 5).settled
+    for count in LOOKS:
+        found = judge_pairs([(busy, busy)] * count)
+        assert (found.verdict, found.settled) == (Verdict.OK, True)
 
 
 def test_a_test_that_is_fast_enough_though_it_waited_is_ok() -> None:
@@ -503,7 +552,9 @@ def test_two_bad_values_of_nine_do_not_move_the_hodges_lehmann_mean_out_of_the_o
     assert -1 <= hodges_lehmann([*values[:7], one, other]) <= 1
 
 
-@pytest.mark.parametrize(("values", "covered"), [(5, 30 / 32), (6, 62 / 64), (9, 492 / 512), (12, 3_922 / 4_096)])
+@pytest.mark.parametrize(
+    ("values", "covered"), [(5, 30 / 32), (6, 62 / 64), (7, 122 / 128), (9, 492 / 512), (12, 3_922 / 4_096)]
+)
 def test_the_interval_of_the_hodges_lehmann_mean_has_the_share_that_the_signed_rank_distribution_says(
     values: int, covered: float
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,11 @@ def test_what_ran_outside_of_every_step_is_left_out() -> None:
     assert [each.device_time_ns for each in found.totals] == [7, 7]
 
 
+def test_a_profile_without_steps_is_not_left_out() -> None:
+    unstepped = made(SavedOp("a", "Add"), steps=(OUTSIDE,))
+    assert spread([unstepped, made(SavedOp("a", "Add", calls=2))]).calls == (OpCalls("Add", (1, 2)),)
+
+
 def test_other_numbers_of_steps_are_told() -> None:
     assert not spread([made(SavedOp("a", "Add")), made(SavedOp("a", "Add"), steps=("1", "2"))]).same_steps
 
@@ -80,6 +86,31 @@ def test_an_op_is_slower_on_a_rank_by_more_than_the_share_and_the_floor(times_ns
     assert bool(found) == (most > least * (1 + SHARE) and most - least > FLOOR_NS)
     for row in found:
         assert (times_ns[row.between.fastest], times_ns[row.between.slowest]) == (least, most)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "is_slower"),
+    [
+        (1_000_000, 1_100_000, False),  # 10 %
+        (1_000_000, 1_100_001, True),
+        (1_000, 21_000, False),  # 20 us
+        (1_000, 21_001, True),
+    ],
+)
+def test_an_op_is_slower_beyond_a_tenth_and_20_us(least: int, most: int, is_slower: bool) -> None:
+    assert bool(spread(of(most, least)).times) is is_slower
+
+
+def test_a_rank_that_does_not_run_an_op_takes_0_for_it() -> None:
+    for other in (*of(1, op="Cast"), *of(0)):
+        (row,) = spread([*of(10**6), other]).times
+        assert (row.op, row.times_ns) == ("MatMul", (10**6, 0))
+
+
+def test_times_that_ranks_do_not_know_do_not_differ() -> None:
+    timed, untimed = SavedOp("a", "Add", device_ns=10**6), SavedOp("b", "Exp")
+    assert spread([made(timed, untimed)] * 2).times == ()
+    assert spread([made(timed), made(SavedOp("a", "Add"))]).times == ()
 
 
 def test_times_of_the_host_where_these_are_asked_for() -> None:
@@ -113,6 +144,12 @@ def test_the_rank_that_took_the_shortest_came_last_and_the_others_waited_for_it(
     assert found.held_up_ns == (10_000, 110_000, 0)
 
 
+def test_a_rank_came_last_if_another_waited_20_us_for_it() -> None:
+    found = spread([did(20_001, 20_000), did(1, 1)]).waits
+    assert isinstance(found, Waits)
+    assert found.came_last == (0, 1)
+
+
 def test_collectives_are_of_the_ranks_of_their_group() -> None:
     one, other = (did(50_000, group=group) for group in ("0[0, 1]", "1[2, 3]"))
     late, latest = (did(ns, group="1[2, 3]") for ns in (20_000, 1_000))
@@ -127,6 +164,11 @@ def test_why_nobody_knows_who_waited_is_said() -> None:
     assert "which ranks communicate" in str(spread([did(1, group=None), did(1, group=None)]).waits)
     for other in (did(1), did(1, 2, op="AllGather")):
         assert "do not hold the same collectives" in str(spread([did(1, 2), other]).waits)
+    one_group_alike = [
+        made(SavedOp("a", "Add"), collectives=(Collective("AllReduce", "0"), Collective(op, "1")))
+        for op in ("AllReduce", "AllGather")
+    ]
+    assert "do not hold the same collectives" in str(spread(one_group_alike).waits)
     assert spread([did(), did(1)]).waits is None
 
 
@@ -158,6 +200,10 @@ def test_collectives_of_hccl_are_of_the_group_in_their_names() -> None:
     assert isinstance(found, Waits)
     assert found.collectives == 3
     assert found.waited_ns == ({1: 30_000}, {}, {3: 80_000}, {})
+    reduced, gathered = (
+        made(SavedOp(f"hcom_{op}__271_0_1", f"hcom_{op}_", device_ns=1)) for op in ("allReduce", "allGather")
+    )
+    assert "do not hold the same collectives" in str(spread([reduced, gathered]).waits)
     unknown = made(SavedOp("hcom_allReduce__271_0_1", "hcom_allReduce_"))
     assert spread([unknown, unknown]).waits is None  # nobody timed it
 
@@ -176,14 +222,24 @@ def test_the_times_of_each_step_are_without_communication() -> None:
         records = [SavedOp("a", "MatMul", step=step, device_ns=ns) for step, ns in enumerate(steps_ns)]
         return made(*records, SavedOp("b", "hcom_send_", device_ns=1e9), steps=("3", "4"))
 
-    assert spread([rank(7, 8), rank(9, 5)]).in_steps == InSteps(("3", "4"), "device_time_ns", ((7, 8), (9, 5)))
+    ranks = [rank(7, 8), replace(rank(9, 5), steps=("first", "second"))]
+    assert spread(ranks).in_steps == InSteps(("3", "4"), "device_time_ns", ((7, 8), (9, 5)))
+
+
+def test_the_times_of_each_step_are_of_the_host_where_ranks_have_no_other() -> None:
+    ranks = [made(SavedOp("a", "Add", host_ns=ns)) for ns in (7, 9)]
+    assert spread(ranks).in_steps == InSteps(("",), "host_time_ns", ((7,), (9,)))
+    assert spread([made(SavedOp("a", "Add"))] * 2).in_steps is None
 
 
 def test_where_no_op_has_a_time_on_all_ranks_a_step_has_its_wall_time() -> None:
     known, unknown = (made(SavedOp("a", "Add", device_ns=ns), step_ns=(5, 6), steps=("1", "2")) for ns in (1, None))
-    assert spread([known, unknown]).in_steps == InSteps(("1", "2"), "wall_time_ns", ((5, 6), (5, 6)))
+    ranks = [known, replace(unknown, steps=("first", "second"))]
+    assert spread(ranks).in_steps == InSteps(("1", "2"), "wall_time_ns", ((5, 6), (5, 6)))
     assert spread([made(SavedOp("a", "Add")), known]).in_steps is None
     assert spread([known, *of(3)]).in_steps is None  # of another number of steps
+    waiting = made(SavedOp("a", "hcom_send_", device_ns=9), step_ns=(5,))
+    assert spread([waiting, waiting]).in_steps == InSteps(("",), "wall_time_ns", ((5,), (5,)))
 
 
 def test_a_rank_waits_in_the_step_of_the_collective() -> None:
@@ -194,6 +250,18 @@ def test_a_rank_waits_in_the_step_of_the_collective() -> None:
     found = spread([rank(30_000, 70_000), rank(50_000, 10_000)]).waits
     assert isinstance(found, Waits)
     assert found.in_steps_ns == ((0, 60_000), (20_000, 0))
+    found = spread([did(1, 9), replace(did(4, 9), steps=("1", "2"))]).waits
+    assert isinstance(found, Waits)
+    assert found.in_steps_ns == ((0, 0), (3, 0))
+
+
+def test_a_rank_waits_mostly_for_one_of_the_others() -> None:
+    found = spread([did(50_000, 90_000), did(20_000, 95_000), did(70_000, 10_000)]).waits
+    assert isinstance(found, Waits)
+    assert [found.mostly_for(rank) for rank in range(3)] == [(2, 80_000), (2, 85_000), (1, 50_000)]
+    alike = spread([did(1), did(1)]).waits
+    assert isinstance(alike, Waits)
+    assert alike.mostly_for(1) is None
 
 
 def test_groups_are_told_the_longest_waiting_first_with_the_rank_that_they_wait_for() -> None:
@@ -209,6 +277,14 @@ def test_groups_are_told_the_longest_waiting_first_with_the_rank_that_they_wait_
         Group("dp", (1, 3), 1, 1, 1),
         Group("tp", (2, 3), 1, 0, 2),
     )
+
+
+@pytest.mark.parametrize(("kinds", "told"), [(("",), 0), (("tp",), 1), (("", ""), 2)])
+def test_a_lone_group_is_told_if_the_program_has_a_name_for_it(kinds: tuple[str, ...], told: int) -> None:
+    did = tuple(Collective("AllReduce", str(number), 0, 1, kind) for number, kind in enumerate(kinds))
+    found = spread([made(SavedOp("a", "Add"), collectives=did)] * 2).waits
+    assert isinstance(found, Waits)
+    assert len(found.told_groups) == told
 
 
 def test_the_slowest_and_the_latest_ranks_come_first() -> None:
