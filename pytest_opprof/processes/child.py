@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import monotonic
@@ -62,19 +63,23 @@ class Child:
         self._process = process
         self._output = output
         self._is_over = False
+        self._runs_since: float | None = None
+        """When it was answered last."""
 
     def answer(self, answer: object = None) -> None:
         """Let it continue."""
         self.asks = []
+        self._runs_since = monotonic()
         assert self.connection is not None
         with suppress(OSError):  # it died; `hear` reports it
             self.connection.sendall(json.dumps(answer).encode() + b"\n")
 
     def hear(self, patience_s: float | None = None) -> list[Any]:
-        """Wait for its next question. Raises BackendError if it died or takes too long."""
+        """Wait for its next question. Raises BackendError if it died, or has run for too long."""
         assert self.connection is not None
         patience_s = PATIENCE_S if patience_s is None else patience_s
-        self.connection.settimeout(patience_s)
+        ran_s = 0.0 if self._runs_since is None else monotonic() - self._runs_since
+        self.connection.settimeout(max(patience_s - ran_s, 0.001))
         try:
             with terminated_as_by_ctrl_c():
                 line = _line(self.connection)
@@ -126,6 +131,15 @@ class Child:
             else:
                 self._process.kill()
             self._process.wait()
+
+
+def ready(children: Sequence[Child]) -> list[Child]:
+    """Wait until one of *children* asks or has died, and return those; if none does in time, all: to `hear` one says
+    so.
+    """
+    with terminated_as_by_ctrl_c():
+        found = wait([child.connection for child in children if child.connection is not None], PATIENCE_S)
+    return [child for child in children if child.connection in found] or [*children]
 
 
 @contextmanager

@@ -62,6 +62,8 @@ class Wanted:
     tests: Sequence[str]
     everything: bool = False
     """Whether tests without a mark are measured, too."""
+    in_turns: bool = True
+    """Whether the sides take turns, because times are judged."""
 
 
 class Choice:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import BackendError
 from ..profile.op_counts import listed
-from .child import Child, Command, TookTooLong, started
+from .child import Child, Command, TookTooLong, ready, started
 from .collection import Collection, Wanted
 
 # By test, the reports of its phases as pytest serialises them.
@@ -141,6 +141,15 @@ class _Side:
                 )
             raise BackendError(f"{error}{at}") from None
 
+    def go_on(self) -> None:
+        """Let it begin a test, run a round, or end the test."""
+        match self.asks:
+            case ["begin", test]:
+                self.test = test
+            case ["end", test, reports]:
+                self.ran.reports[test], self.test = reports, ""
+        self.child.answer()
+
     @property
     def asks(self) -> list[Any]:
         """The question that it waits on; empty while it runs."""
@@ -153,42 +162,62 @@ class _Side:
 
 
 def take_turns(children: Sequence[Child], wanted: Choose) -> list[SideRun]:
-    """Let the sides run, both at once only if nothing is timed; never past a test that the other one still runs.
+    """Let the sides run their tests, in turns if times are judged; never the same test at the same time.
 
     The first of *children* goes first, the last describes its tests to a *wanted* that chooses. Raises BackendError
     like `run`.
     """
     sides = [_Side(child) for child in children]
-    order: dict[str, int] = {}
-    rounds = 0
-    while True:
-        for side in sides:
-            if not side.asks:
-                side.hear()
-        if all(side.is_over for side in sides):
-            break
-        waiting = [side for side in sides if not side.is_over]
-        asked = {side.asks[0] for side in waiting}
-        if asked == {"tests"}:
-            order = _share_tests(sides, wanted)
-        elif "end" in asked or "turn" in asked:
-            rounds += _one_goes_on([side for side in waiting if side.asks[0] != "begin"], rounds)
-        else:
-            first = min(order.get(side.asks[1], -1) for side in waiting)
-            for side in waiting:
-                if order.get(side.asks[1], -1) == first:
-                    side.test = side.asks[1]
-                    side.child.answer()
+    for side in sides:
+        side.hear()
+    wanted = _share_tests(sides, wanted)
+    if wanted.in_turns:
+        _run_in_turns(sides, wanted.tests)
+    else:
+        _run_at_will(sides)
     for side in sides:
         _check_place(side)
-        if any(test in side.ran.collected and test not in side.ran.reports for test in order):
+        if any(test in side.ran.collected and test not in side.ran.reports for test in wanted.tests):
             side.child.answer()
             raise side.child.ended()
     return [side.ran for side in sides]
 
 
-def _share_tests(sides: Sequence[_Side], wanted: Choose) -> dict[str, int]:
-    """Tell each side which of the tests that it has it runs. Return the order of all."""
+def _run_in_turns(sides: Sequence[_Side], tests: Sequence[str]) -> None:
+    """Let one side run at a time, round by round, and none past a test that the other one still runs."""
+    order = {test: number for number, test in enumerate(tests)}
+    rounds = 0
+    while True:
+        for side in sides:
+            if not side.asks:
+                side.hear()
+        waiting = [side for side in sides if not side.is_over]
+        if not waiting:
+            return
+        asked = {side.asks[0] for side in waiting}
+        if "end" in asked or "turn" in asked:
+            rounds += _one_goes_on([side for side in waiting if side.asks[0] != "begin"], rounds)
+        else:
+            first = min(order.get(side.asks[1], -1) for side in waiting)
+            for side in waiting:
+                if order.get(side.asks[1], -1) == first:
+                    side.go_on()
+
+
+def _run_at_will(sides: Sequence[_Side]) -> None:
+    """Let the sides run at the same time, but not the same test: it may need a port or a file for itself."""
+    while waiting := [side for side in sides if not side.is_over]:
+        for side in waiting:
+            taken = {other.test for other in sides if other is not side}
+            if side.asks and not (side.asks[0] == "begin" and side.asks[1] in taken):
+                side.go_on()
+        running = {side.child: side for side in waiting if not side.asks}
+        for child in ready([*running]):
+            running[child].hear()
+
+
+def _share_tests(sides: Sequence[_Side], wanted: Choose) -> Wanted:
+    """Tell each side which of the tests that it has it runs. Return all."""
     for side in sides:
         if side.is_over:
             side.child.answer()
@@ -200,7 +229,7 @@ def _share_tests(sides: Sequence[_Side], wanted: Choose) -> dict[str, int]:
         has = {*side.ran.collected}
         tests = [test for test in wanted.tests if test in has]
         side.child.answer({"tests": tests, "everything": wanted.everything})
-    return {test: number for number, test in enumerate(wanted.tests)}
+    return wanted
 
 
 def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
@@ -209,9 +238,7 @@ def _one_goes_on(sides: Sequence[_Side], rounds: int) -> int:
     """
     for side in sides:
         if side.asks[0] == "end":
-            _, test, reports = side.asks
-            side.ran.reports[test], side.test = reports, ""
-            side.child.answer()
+            side.go_on()
             return 0
     sides[(rounds + 1) // 2 % 2 if len(sides) > 1 else 0].child.answer()
     return 1

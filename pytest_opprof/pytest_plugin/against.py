@@ -243,7 +243,8 @@ class Against:
         return turns.joined([*pairs, *(self._pair(sides, others, swapped=False) if others else [])])
 
     def _wanted(self, shards: Sequence[Sequence[str]]) -> list[Wanted]:
-        return [Wanted(shard, self._everything) for shard in shards]
+        timed = {test.nodeid for test in self._tests if test.may_judge_times}
+        return [Wanted(shard, self._everything, in_turns=not timed.isdisjoint(shard)) for shard in shards]
 
     def _run_todays(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], tree: Worktree, found: Found

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -240,13 +241,14 @@ def _modules() -> Iterator[tuple[str, Path]]:
     for name, module in sorted(sys.modules.items()):
         if not (file := getattr(module, "__file__", None)):
             continue
-        # torch.classes is no file, and calls itself _classes.py. With torch there are some 2,000 modules to resolve.
-        if "." not in name or (Path(file).is_absolute() and not _is_installed(Path(file))):
+        # torch.classes is no file, and calls itself _classes.py. With torch there are some 2,000 modules, and a path
+        # of each takes 0.3 s.
+        if "." not in name or (os.path.isabs(file) and not _is_installed(file)):
             yield name, Path(file).resolve()
 
 
-def _is_installed(path: Path) -> bool:
-    return not _INSTALLED.isdisjoint(path.parts)
+def _is_installed(path: Path | str) -> bool:
+    return not _INSTALLED.isdisjoint(str(path).split(os.sep))
 
 
 def _is_compiled(path: Path) -> bool:

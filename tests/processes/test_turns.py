@@ -6,7 +6,7 @@ import io
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
@@ -140,6 +140,60 @@ def test_the_last_side_describes_its_tests_to_a_function_that_chooses_from_them(
     base, now = take_turns(sides(side("A", [], {"u": 1, "v": 1}), describes), choose)
     assert asked == [found]
     assert ([*base.reports], [*now.reports]) == (["u"], ["u"])
+
+
+def test_tests_whose_times_are_not_judged_run_at_the_same_time(sides: Sides) -> None:
+    together = Barrier(2, timeout=60)
+
+    def alone_with(test: str) -> Script:
+        def run(parent: Parent) -> None:
+            assert parent.ask("tests", [test], {})["tests"] == [test]
+            parent.ask("begin", test)
+            parent.ask("turn")
+            together.wait()  # in the middle of both
+            parent.ask("end", test, [])
+            parent.ask("bye", [], [])
+
+        return run
+
+    base, now = take_turns(sides(alone_with("t"), alone_with("u")), Wanted(["t", "u"], in_turns=False))
+    assert ([*base.reports], [*now.reports]) == (["t"], ["u"])
+
+
+def test_no_test_runs_on_both_sides_at_the_same_time(sides: Sides) -> None:
+    """It may need a port or a file for itself."""
+    log: list[tuple[str, str]] = []
+
+    def logs(parent: Parent) -> None:
+        for test in parent.ask("tests", list("tuvw"), {})["tests"]:
+            parent.ask("begin", test)
+            log.append(("begin", test))
+            parent.ask("turn")
+            log.append(("end", test))
+            parent.ask("end", test, [])
+        parent.ask("bye", [], [])
+
+    take_turns(sides(logs, logs), Wanted(list("tuvw"), in_turns=False))
+    for test in "tuvw":
+        assert [what for what, each in log if each == test] == ["begin", "end", "begin", "end"]
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_a_side_that_hangs_in_a_test_is_named_with_it(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch, in_turns: bool
+) -> None:
+    released = Event()
+
+    def hangs(parent: Parent) -> None:
+        parent.ask("tests", ["t"], {})
+        parent.ask("begin", "t")
+        released.wait()
+
+    both = sides(side("A", [], {"u": 1}), hangs)
+    monkeypatch.setattr(child, "PATIENCE_S", 0.5)
+    with pytest.raises(BackendError, match=r"^now took more than 0 s, in t$"):
+        take_turns(both, Wanted(["t", "u"], in_turns=in_turns))
+    released.set()
 
 
 def test_rounds_go_on_in_turns_from_test_to_test(sides: Sides) -> None:
