@@ -401,6 +401,7 @@ def test_a_busy_loop_fails_with_its_time_and_one_beside_the_test_does_not(
     monkeypatch.setattr(Pool, "in_one_thread", IN_ONE_THREAD)
     looks(monkeypatch)
     pytester.makepyfile(test_m=REAL.format(more="pass"))
+    suite("--opprof", "--opprof-backend=numpy")  # the first body in this process takes 0.2 s more
     suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
     suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
     pytester.makepyfile(test_m=REAL.format(more=BUSY))
