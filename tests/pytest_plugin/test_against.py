@@ -634,7 +634,6 @@ def pytest_addoption(parser):
     [
         ([], "", 1),
         (["--size=2"], "", 2),  # only the conftest.py knows the option
-        (["-o", "sizes=3"], "", 2),
         ([], "[pytest]\nsizes = 3\n", 2),
         ([], "[pytest]\ntestpaths = .\n", 1),
     ],
