@@ -30,6 +30,9 @@ _ALIVE_S = 0.1
 _HELLO_S = 5
 # The longest time for a process to end by itself.
 _ENDING_S = 10
+# The last lines of the output in which an error of pytest can begin: a conftest.py that cannot be imported has a
+# traceback.
+_OF_ERROR = 40
 # The variables by which coverage, and pytest-cov before 7, traces each Python that starts; it takes time for each line.
 TRACERS: tuple[str, ...] = ("COVERAGE_PROCESS_", "COV_CORE_")
 
@@ -98,10 +101,11 @@ class Child:
 
     @property
     def last_line(self) -> str:
-        """The last line that it printed."""
+        """The last line that it printed, after the error of pytest that it belongs to."""
         self._output.seek(0)
         lines = self._output.read().decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
-        return lines[-1].strip("= ")
+        errors = [line for line in lines[-_OF_ERROR:-1] if line.startswith(("ERROR: ", "ImportError while loading "))]
+        return " ".join([*errors[-1:], lines[-1].strip("= ")])
 
     @property
     def is_running(self) -> bool:
@@ -193,7 +197,7 @@ def _accept(children: Sequence[Child], server: socket.socket, key: str, stack: E
         try:
             connection = server.accept()[0]
         except TimeoutError:
-            for child in waiting:
+            for child in reversed(waiting):  # of two versions the working tree: of an error in the command both die
                 if not child.is_running:
                     raise child.ended() from None
             if monotonic() - since > PATIENCE_S:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import BackendError
 from ..profile.op_counts import listed
+from ..verdict.coarse import CPU
 from .child import Child, Command, TookTooLong, ready, started
 from .collection import Collection, Wanted
 
@@ -54,6 +55,8 @@ class Running:
     def end(self) -> None:
         """End all processes."""
         self._is_over = True
+        for child in self._children:
+            child.hang_up()
         for child in self._children:
             child.end()
 
@@ -110,11 +113,12 @@ def run(
     Raises BackendError, with the reason, if a side ends early, hangs, or imports packages from elsewhere. Both
     processes are gone when this returns.
     """
-    told = {"sites": sites, "one_thread": one_thread, "describes": False}
-    sides = [replace(side, told={**side.told, **told}) for side in sides]
-    if not isinstance(wanted, Wanted):
-        sides[-1] = replace(sides[-1], told={**sides[-1].told, "describes": True})
-    with started(sides[::-1] if swapped else sides, running.add if running else None) as children:
+    told = {"sites": sites, "one_thread": one_thread}
+    commands = [
+        replace(side, told={**side.told, **told, "describes": side is sides[-1] and not isinstance(wanted, Wanted)})
+        for side in sides
+    ]
+    with started(commands[::-1] if swapped else commands, running.add if running else None) as children:
         ran = take_turns(children, wanted)
         return ran[::-1] if swapped else ran
 
@@ -127,6 +131,10 @@ class _Side:
     ran: SideRun = field(default_factory=SideRun)
     test: str = ""
     """The running test."""
+    wanted: frozenset[str] = frozenset()
+    """The tests that it has to run."""
+    is_alone: bool = False
+    """Whether nothing may run beside its test."""
 
     def hear(self) -> None:
         """Wait for its next question. Raises BackendError, naming the test, if it died or takes too long."""
@@ -147,8 +155,12 @@ class _Side:
             case ["begin", test]:
                 self.test = test
             case ["end", test, reports]:
-                self.ran.reports[test], self.test = reports, ""
+                self.ran.reports[test], self.test, self.is_alone = reports, "", False
         self.child.answer()
+
+    def is_to_run(self, test: str) -> bool:
+        """Return True if it has yet to run a test."""
+        return test in self.wanted and test not in self.ran.reports
 
     @property
     def asks(self) -> list[Any]:
@@ -168,7 +180,7 @@ def take_turns(children: Sequence[Child], wanted: Choose) -> list[SideRun]:
     like `run`.
     """
     sides = [_Side(child) for child in children]
-    for side in sides:
+    for side in reversed(sides):  # the working tree first: of an error in the command both die
         side.hear()
     wanted = _share_tests(sides, wanted)
     if wanted.in_turns:
@@ -205,15 +217,36 @@ def _run_in_turns(sides: Sequence[_Side], tests: Sequence[str]) -> None:
 
 
 def _run_at_will(sides: Sequence[_Side]) -> None:
-    """Let the sides run at the same time, but not the same test: it may need a port or a file for itself."""
+    """Let the sides run at the same time, but not the same test: it may need a port or a file for itself.
+
+    The last side runs each test first. The others run one that took long there with nothing beside it: its coarse time
+    is compared, and a shared core would make it longer (up to 1.6 times), so that a slowdown is missed.
+    """
+    last = sides[-1]
     while waiting := [side for side in sides if not side.is_over]:
         for side in waiting:
-            taken = {other.test for other in sides if other is not side}
-            if side.asks and not (side.asks[0] == "begin" and side.asks[1] in taken):
-                side.go_on()
+            others = [other for other in waiting if other is not side]
+            if not side.asks or any(other.is_alone for other in others):
+                continue
+            asks, test = side.asks[0], side.asks[1] if side.asks[0] == "begin" else side.test
+            if asks == "begin" and (
+                any(other.test == test for other in others) or (last in others and last.is_to_run(test))
+            ):
+                continue
+            if asks == "turn" and side is not last and _took_ns(last.ran.reports.get(test, ())) >= CPU.floor_ns:
+                if not all(other.asks for other in others):
+                    continue
+                side.is_alone = True
+            side.go_on()
         running = {side.child: side for side in waiting if not side.asks}
         for child in ready([*running]):
             running[child].hear()
+
+
+def _took_ns(reports: Iterable[Mapping[str, Any]]) -> int:
+    """Return the longest coarse time in the *reports* of a test."""
+    windows = [window for report in reports if "opprof" in report for window in report["opprof"]["windows"]]
+    return max((max(window["coarse"]["wall_ns"]) for window in windows if window.get("coarse")), default=0)
 
 
 def _share_tests(sides: Sequence[_Side], wanted: Choose) -> Wanted:
@@ -223,11 +256,13 @@ def _share_tests(sides: Sequence[_Side], wanted: Choose) -> Wanted:
             side.child.answer()
             raise side.child.ended()
         _, side.ran.collected, side.ran.errors, *described = side.asks
-    if not isinstance(wanted, Wanted):
-        wanted = wanted(Collection.of_packed(*described))
+        if described and not isinstance(wanted, Wanted):
+            wanted = wanted(Collection.of_packed(*described))
+    assert isinstance(wanted, Wanted)
     for side in sides:
         has = {*side.ran.collected}
         tests = [test for test in wanted.tests if test in has]
+        side.wanted = frozenset(tests)
         side.child.answer({"tests": tests, "everything": wanted.everything})
     return wanted
 

@@ -6,7 +6,7 @@ import ast
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -128,12 +128,12 @@ class Against:
                 check_python(python)
             if install := self._config.option.opprof_against_install:
                 python = self._installed(folder / "base", tree.path, install)
-            sides = []
-            for number in range(getattr(self._config.option, "opprof_against_workers", 1)):
-                place = folder / f"{number}"
-                place.mkdir()
-                sides.append(_commands(self._config, tree, str(place), python))
-            return self._taking_turns(sides, tree, session)
+
+            def make_sides() -> list[list[Command]]:
+                workers = range(getattr(self._config.option, "opprof_against_workers", 1))
+                return [_commands(self._config, tree, folder / f"{number}", python) for number in workers]
+
+            return self._taking_turns(make_sides, tree, session)
 
     def _collected(self, session: pytest.Session, collection: Collection) -> None:
         """Report the collection of the working tree as pytest reports its own. Raises UsageError for invalid marks."""
@@ -150,6 +150,8 @@ class Against:
         self._summary.marked = bool(self._tests)
         left_out = f", {len(collection.deselected)} deselected" if collection.deselected else ""
         say(self._config, f"collected {plural(len(self._tests), 'test')}{left_out}")
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
         if session.testsfailed and not self._config.option.continue_on_collection_errors:
             raise session.Interrupted(f"{plural(session.testsfailed, 'error')} during collection")
 
@@ -167,11 +169,12 @@ class Against:
         return (kept and kept.python()) or python
 
     def _taking_turns(
-        self, sides: Sequence[Sequence[Command]], tree: Worktree, session: pytest.Session
+        self, make_sides: Callable[[], list[list[Command]]], tree: Worktree, session: pytest.Session
     ) -> Found | None:
         cache = self._cache()
         begin = monotonic()
-        first = self._first_pair(sides, tree, session, cache.load() if cache else SideRun())
+        first = self._first_pair(make_sides, tree, session, cache.load() if cache else SideRun())
+        sides = make_sides()
         took_s = monotonic() - begin
         tests = self._tests
         if not tests:
@@ -209,7 +212,7 @@ class Against:
         say(self._config, f"opprof: pair {number + 1}{of}, {plural(len(tests), 'test')}{reason}{estimate}")
 
     def _first_pair(
-        self, sides: Sequence[Sequence[Command]], tree: Worktree, session: pytest.Session, known: SideRun
+        self, make_sides: Callable[[], list[list[Command]]], tree: Worktree, session: pytest.Session, known: SideRun
     ) -> list[SideRun]:
         """Collect in the working tree, and run all tests on both sides; there only tests whose results are not *known*.
 
@@ -217,6 +220,7 @@ class Against:
         """
         is_laid_over = self._config.option.opprof_against_tests == "here"
         starts_apart = is_laid_over or bool(known.reports)
+        sides = make_sides()
         others: list[SideTest] = []
 
         def chosen(collection: Collection) -> list[Wanted]:
@@ -235,10 +239,11 @@ class Against:
             return self._wanted(_shards(now, len(sides)))
 
         choice = Choice(chosen)
-        started = [side[1:] for side in sides] if starts_apart else sides
+        started = [side[1:] for side in (sides[:1] if is_laid_over else sides)] if starts_apart else sides
         ran = turns.run_at_once([(side, partial(choice.of, each)) for each, side in enumerate(started)], swapped=False)
         if is_laid_over:
             tree.lay_over(_with_files_around(tree, {Path(test.file) for test in self._tests}))
+            sides = make_sides()  # the base has more files now
         pairs = [] if is_laid_over else [[known, *ran] if starts_apart else ran]
         return turns.joined([*pairs, *(self._pair(sides, others, swapped=False) if others else [])])
 
@@ -375,7 +380,7 @@ def _forecast(tests: Sequence[SideTest], everything: bool) -> str:
     return f"{marks}{plural(len(tests), 'test')}, 1 process a side{times if timed else ''}"
 
 
-def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -> list[Command]:
+def _commands(config: pytest.Config, tree: Worktree, folder: Path, python: str) -> list[Command]:
     """Return the commands that start the revision and the working tree."""
     root, here = config.rootpath.resolve(), config.invocation_params.dir.resolve()
     for path in (root, here):
@@ -383,15 +388,14 @@ def _commands(config: pytest.Config, tree: Worktree, folder: str, python: str) -
             raise UsageError(f"--opprof-against: {path} is not in the repository {tree.top}")
     seed = getattr(config.option, "randomly_seed", None)
     chosen = [] if seed is None else [f"--randomly-seed={seed}"]
-    lines = []
-    known = (
-        config.rootpath / config.getini("cache_dir") / "v" if config.pluginmanager.hasplugin("cacheprovider") else None
-    )
     for name in ("there", "here"):
-        Path(folder, name).mkdir()
-        if known and known.is_dir():
-            shutil.copytree(known, Path(folder, name, "cache", "v"))  # for --lf and its kin, which choose in each side
-        lines.append([*command(config, f"{folder}/{name}"), *_ONLY_MEASURES, *chosen])
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    if any(getattr(config.option, name, False) for name in ("lf", "failedfirst", "newfirst")):
+        # Only the working tree's: the results of the base are kept, and must be of all tests.
+        values = config.cache.mkdir("opprof").parents[1] / "v"
+        if values.is_dir():
+            shutil.copytree(values, folder / "here" / "cache" / "v", dirs_exist_ok=True)
+    lines = [[*command(config, str(folder / name)), *_ONLY_MEASURES, *chosen] for name in ("there", "here")]
     there = [tree.word(word) for word in _words_there(config, tree, lines[0][1:])]
     other = tree.twin(here)
     if not other.is_dir():
@@ -423,7 +427,7 @@ def _words_there(config: pytest.Config, tree: Worktree, words: Sequence[str]) ->
     pytest would stop at a missing file; the two sides agree on the tests to run.
     """
     here = config.invocation_params.dir
-    if config.getoption("pyargs", False) or config.option.opprof_against_tests == "here":
+    if config.getoption("pyargs", False):
         return list(words)
     files = {word: split_id(word)[0] for word in config.args if word in words}
     lacking = {word for word, file in files.items() if not tree.has(here / file)}

@@ -200,7 +200,7 @@ def side_test(test: TestRun) -> SideTest:
         file=test.file,
         location=test.item.location,
         plan=dataclasses.replace(test.plan, budget=Budget()),
-        may_judge_times=test.plan.rounds >= LEAST_ROUNDS or test.has_fixture,
+        may_judge_times=test.plan.rounds >= LEAST_ROUNDS or test.has_fixture or test.plan.budget.limits_time,
         shows_failure=test.shows_failure,
         is_function=isinstance(test.item, pytest.Function),
     )

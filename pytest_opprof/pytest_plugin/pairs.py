@@ -12,7 +12,6 @@ from msgspec import structs
 
 from ..baselines.entry import entry_of
 from ..errors import BackendError, UsageError
-from ..measure.plan import TestPlan
 from ..processes.collection import SideTest
 from ..processes.recording import CALL_PROCESSES
 from ..processes.turns import SideRun
@@ -34,7 +33,7 @@ from ..verdict.compare import Diff, Row, changes, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
-from ..verdict.tolerances import LEAST_ROUNDS, Tolerances
+from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict
 from .coarse import CoarsePairs, Windows, is_judged, slower_than
 from .options import settings_of
@@ -219,7 +218,7 @@ class Found:
         if test.nodeid in self._sites:
             return False
         reports = self.first[1].reports.get(test.nodeid, [])
-        windows = [self._compared(test.nodeid, window, test.plan) for window in _measured(reports)]
+        windows = [self._compared(test, window) for window in _measured(reports)]
         slow = any(row.op in COARSE for window in windows for row in window.worse)
         return slow or any(window.asked or window.wanted_functions for window in windows)
 
@@ -236,7 +235,7 @@ class Found:
 
     def _conclude(self, test: SideTest, report: Any) -> None:
         plan = test.plan
-        windows = [self._compared(test.nodeid, window, plan) for window in _results(report.opprof)]
+        windows = [self._compared(test, window) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
         if rows := [row for window in windows for row in window.worse]:
             self.worse[test.nodeid] = rows
@@ -248,8 +247,8 @@ class Found:
         line = report.opprof["line"]
         report.opprof = plain(structs.replace(record, outcome=report.outcome, line=line))
 
-    def _compared(self, test: str, result: WindowResult, plan: TestPlan) -> JudgedWindow:
-        name = result.name
+    def _compared(self, compared: SideTest, result: WindowResult) -> JudgedWindow:
+        name, test = result.name, compared.nodeid
         runs = tuple(after for _, after in self._runs(test, name))
         window = JudgedWindow(result, result.broken, processes=runs, limits=result.limits)
         if name not in self._windows[test][0][0]:
@@ -270,7 +269,7 @@ class Found:
         if differ := self._other_environment(test, window):
             window = window.with_remark(differ)
         window = replace(window, looked="; ".join(filter(None, [changed, differ])))
-        window = self.coarse.judged(test, window, self._diff(test, name, plan))
+        window = self.coarse.judged(test, window, self._diff(compared, name))
         assert window.diff is not None  # it was given one
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
         # A failing test says it below its name.
@@ -338,33 +337,36 @@ class Found:
     def _diffs_of(self, test: SideTest) -> dict[str, Diff]:
         """Return the comparison of each window that both sides have."""
         before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
-        return {name: self._diff(test.nodeid, name, test.plan) for name in before.keys() & after.keys()}
+        return {name: self._diff(test, name) for name in before.keys() & after.keys()}
 
-    def _diff(self, test: str, window: str, plan: TestPlan) -> Diff:
+    def _diff(self, test: SideTest, window: str) -> Diff:
         # Four questions about each test ask for it; once is 0.7 ms.
-        key = test, window, len(self._windows[test])
+        every, plan = self._windows[test.nodeid], test.plan
+        key = test.nodeid, window, len(every)
         if (known := self._diffs.get(key)) is not None:
             return known
-        pairs = [pair for pair in self._windows[test] if all(window in side for side in pair)]
+        pairs = [pair for pair in every if all(window in side for side in pair)]
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         found = self._diffs[key] = compare_counts_first(
             in_all([entry.comparable(after[0].python).done for entry in before]),
             in_all([entry.done for entry in after]),
-            self._timing(test, window, plan.tolerances),
+            self._timing(test, window),
             plan.tolerances,
             plan.top,
             self._then,
         )
         return found
 
-    def _timing(self, test: str, window: str, tolerances: Tolerances) -> TimingVerdict:
-        pairs = self._runs(test, window)
+    def _timing(self, test: SideTest, window: str) -> TimingVerdict:
+        pairs = self._runs(test.nodeid, window)
         rounds = min((run.rounds for pair in pairs for run in pair), default=0)
         if rounds < LEAST_ROUNDS:
             return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
+        if not test.may_judge_times:
+            return unjudged("its rounds were not known when the sides began to run", [run for _, run in pairs])
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
-        return judge_pairs(pairs, tolerances)
+        return judge_pairs(pairs, test.plan.tolerances)
 
     def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
         """Return the times of a window in each pair of processes."""

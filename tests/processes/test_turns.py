@@ -179,6 +179,53 @@ def test_no_test_runs_on_both_sides_at_the_same_time(sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("in_turns", [True, False])
+def test_a_side_that_ends_in_a_test_is_named(sides: Sides, in_turns: bool) -> None:
+    """As by pytest.exit() in a test, after which nothing says that the test has ended."""
+
+    def exits(parent: Parent) -> None:
+        parent.ask("tests", ["t"], {})
+        parent.ask("begin", "t")
+        parent.ask("bye", [], [])
+
+    with pytest.raises(BackendError, match=r"^base ended early"):
+        take_turns(sides(exits, side("B", [], {"t": 1})), Wanted(["t"], in_turns=in_turns))
+
+
+@pytest.mark.parametrize(("took_ms", "is_alone"), [(14, False), (15, True)])
+def test_the_base_runs_a_test_alone_that_took_long_in_the_working_tree(
+    sides: Sides, took_ms: int, is_alone: bool
+) -> None:
+    """A shared core would make its coarse time longer, and hide a slowdown."""
+    windows = [{"coarse": {"wall_ns": [took_ms * 1_000_000]}}]
+    reports = [{"when": "setup"}, {"when": "call", "opprof": {"windows": windows}}]
+    in_the_base, beside, over = Event(), Event(), Event()
+
+    def base(parent: Parent) -> None:
+        parent.ask("tests", ["t"], {})
+        parent.ask("begin", "t")
+        parent.ask("turn")
+        in_the_base.set()
+        assert beside.wait(0.3 if is_alone else 60) is not is_alone
+        parent.ask("end", "t", reports)
+        over.set()
+        parent.ask("bye", [], [])
+
+    def now(parent: Parent) -> None:
+        parent.ask("tests", ["t", "u"], {})
+        for test in "tu":
+            parent.ask("begin", test)
+            parent.ask("turn")
+            if test == "u" and not is_alone:
+                assert in_the_base.wait(60)
+            if in_the_base.is_set() and not over.is_set():
+                beside.set()
+            parent.ask("end", test, reports)
+        parent.ask("bye", [], [])
+
+    take_turns(sides(base, now), Wanted(["t", "u"], in_turns=False))
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
 def test_a_side_that_hangs_in_a_test_is_named_with_it(
     sides: Sides, monkeypatch: pytest.MonkeyPatch, in_turns: bool
 ) -> None:

@@ -684,6 +684,27 @@ def test_wrong_marks_are_a_usage_error_of_this_run(repository: pytest.Pytester) 
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(
+    ("conftest", "argument", "said"),
+    [
+        ("", "test_m.py::test_typo", "ERROR: * the working tree ended early (ERROR: *not found: *::test_typo*)"),
+        (
+            "import nosuchmodule",
+            "test_m.py",
+            "ERROR: * ended early (ImportError while loading conftest '*conftest.py'. E   ModuleNotFoundError: *)",
+        ),
+    ],
+)
+def test_an_error_in_the_command_or_in_a_conftest_is_said_with_its_cause(
+    repository: pytest.Pytester, conftest: str, argument: str, said: str
+) -> None:
+    (repository.path / "conftest.py").write_text(conftest, encoding="utf-8")
+    result = run(repository, argument)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said.replace("ERROR: * ", "ERROR: *", 1)])
+
+
+@pytest.mark.processes
 def test_an_empty_selection_is_one_as_ever(repository: pytest.Pytester) -> None:
     result = run(repository, "-k", "nothing")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -703,6 +724,10 @@ def test_the_tests_that_failed_last_are_compared_again(repository: pytest.Pytest
     model(repository, "fake.launch('MatMul', device_ns=100_000)")
     repository.runpytest_inprocess(*AGAINST, "--lf").assert_outcomes(passed=1)
     repository.runpytest_inprocess(*AGAINST, "--lf").assert_outcomes(passed=2)
+    result = repository.runpytest_inprocess(*AGAINST, "--lf")
+    result.assert_outcomes(passed=2)  # the results of the base that are kept are of all tests
+    result.stdout.fnmatch_lines(["opprof: an earlier run measured the base in 2 tests"])
+    result.stdout.no_fnmatch_line("*does not have the test*")
 
 
 @pytest.mark.slow
@@ -822,8 +847,11 @@ def test_a_test_of_today_runs_at_the_revision_too_where_it_is_asked_for(reposito
     model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
     missing = run(repository, "--opprof-all")
     missing.stdout.fnmatch_lines(["nothing to compare with: HEAD does not have the test: *test_new"])
-    result = run(repository, "--opprof-all", "--opprof-against-tests=here", "checks/test_new.py")
-    result.assert_outcomes(failed=1)
+    off = "import pytest\n@pytest.mark.opprof(False)\ndef test_off(): pass\n"
+    (folder / "test_off.py").write_text(off, encoding="utf-8")
+    files = ["checks/test_new.py", "checks/test_off.py"]  # the second measures nothing, so the base does not get it
+    result = run(repository, "--opprof-all", "--opprof-against-tests=here", *files)
+    result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(["  Cast: 2 calls (HEAD: 0)"])
     assert git(repository, "status", "--porcelain", "model").strip() == "M model/__init__.py"
 
