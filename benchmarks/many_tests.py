@@ -10,11 +10,11 @@ after a change in one module writes the files of one module.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from update_cost import cpu_s
 
 TESTS = 25
 SOURCE = """\
@@ -53,17 +53,6 @@ def main() -> None:
                 str(path.relative_to(suite)) for path, at in stamps(suite).items() if before.get(path) != at
             )
             print(f"an update after a change in one module: {1000 * update / tests:.2f} ms a test, wrote {changed}")
-
-
-def cpu_s(folder: Path, *flags: str) -> float:
-    """Return the CPU time of pytest and all processes that it starts. Raises SystemExit if it fails."""
-    before = os.times()
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    after = os.times()
-    if done.returncode:
-        sys.exit(f"{flags}: exit code {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def stamps(suite: Path) -> dict[Path, int]:

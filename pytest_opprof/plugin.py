@@ -24,8 +24,6 @@ MARKS = (
 )
 # Variables that launchers set; `machine.ranks` reads them.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-_PARENT = "OPPROF_PARENT"
-"""`processes.parent.VARIABLE`."""
 _FLAGS = (
     ("baselines", "DIR", "folder of the baselines (default: baselines, in the root directory)"),
     ("backend", "NAME[,NAME]", "backends that record ops; opprof backends lists them (default: auto)"),
@@ -184,17 +182,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     than the tests.
     """
     options = early_config.known_args_namespace
-    shows = ("collectonly", "help", "markers", "showfixtures", "show_fixtures_per_test")
-    if (
-        options.opprof_against
-        and _PARENT not in os.environ
-        and not any(getattr(options, each, False) for each in shows)
-    ):
-        options.noconftest |= _knows_all(early_config, parser, args)
-    if _is_active(early_config.known_args_namespace, early_config):
+    if options.opprof_against:
+        from .processes.parent import VARIABLE
+
+        shows = ("collectonly", "help", "markers", "showfixtures", "show_fixtures_per_test")
+        if VARIABLE not in os.environ and not any(getattr(options, each, False) for each in shows):
+            options.noconftest |= _knows_all(early_config, parser, args)
+    if _is_active(options, early_config):
         # Without it the C++ kernels that torch.compile makes are not in any profile.
         os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
-        if (early_config.known_args_namespace.opprof_timing or early_config.getini("opprof_timing")) == "sync":
+        if (options.opprof_timing or early_config.getini("opprof_timing")) == "sync":
             # CUDA reads it when it is initialised: each launch then returns when its kernel is done.
             os.environ.setdefault("CUDA_LAUNCH_BLOCKING", "1")
             # torch_npu reads it when it is imported: each op then waits, and none is queued.

@@ -173,8 +173,7 @@ class Against:
     ) -> Found | None:
         cache = self._cache()
         begin = monotonic()
-        first = self._first_pair(make_sides, tree, session, cache.load() if cache else SideRun())
-        sides = make_sides()
+        sides, first = self._first_pair(make_sides, tree, session, cache.load() if cache else SideRun())
         took_s = monotonic() - begin
         tests = self._tests
         if not tests:
@@ -213,8 +212,10 @@ class Against:
 
     def _first_pair(
         self, make_sides: Callable[[], list[list[Command]]], tree: Worktree, session: pytest.Session, known: SideRun
-    ) -> list[SideRun]:
+    ) -> tuple[list[list[Command]], list[SideRun]]:
         """Collect in the working tree, and run all tests on both sides; there only tests whose results are not *known*.
+
+        Return the commands for further pairs, and the results.
 
         Both sides start at once, unless the base needs nothing, or the test files of the working tree.
         """
@@ -245,7 +246,7 @@ class Against:
             tree.lay_over(_with_files_around(tree, {Path(test.file) for test in self._tests}))
             sides = make_sides()  # the base has more files now
         pairs = [] if is_laid_over else [[known, *ran] if starts_apart else ran]
-        return turns.joined([*pairs, *(self._pair(sides, others, swapped=False) if others else [])])
+        return sides, turns.joined([*pairs, *(self._pair(sides, others, swapped=False) if others else [])])
 
     def _wanted(self, shards: Sequence[Sequence[str]]) -> list[Wanted]:
         timed = {test.nodeid for test in self._tests if test.may_judge_times}

@@ -16,7 +16,6 @@ from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
 from ..python_calls.names import PREFIX
-from ..results.acceptance import TRAILER, Acceptance
 from ..sites.match import Grown, grown, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
@@ -28,6 +27,7 @@ from ..verdict.python_limits import counted_as
 from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES, with_lines
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
+from .acceptance import TRAILER, Acceptance
 from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, unknown_lines
 
 # If FLOPs exceed the tolerance, bytes that grew by less than this are not looked up by line, and vice versa.
