@@ -70,8 +70,17 @@ class Settings:
     """Columns of the terminal for tables; None where output goes elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestPlan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How the results of a test are compared and shown."""
+
+    tolerances: Tolerances
+    top: int
+    baseline: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestPlan(Comparison):
     """The plan for measuring and judging one test: its marks over the settings."""
 
     __test__ = False  # pytest must not collect it as a test class
@@ -84,10 +93,7 @@ class TestPlan:
     warmup: int
     backends: tuple[str, ...] | None
     options: Options
-    tolerances: Tolerances
     threads: int
-    top: int
-    baseline: bool
     ranks: Ranks = "any"
     leaks: bool = False
     """Whether its body runs six times more, to find leaks."""

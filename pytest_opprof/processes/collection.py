@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from ..measure.plan import TestPlan
+from ..measure.plan import Comparison
 
 
-@dataclass(frozen=True, slots=True)
-class SideTest:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideTest(Comparison):
     """One test."""
 
     nodeid: str
@@ -21,8 +19,6 @@ class SideTest:
     """The path of its file."""
     location: tuple[str, int | None, str]
     """As pytest has it."""
-    plan: TestPlan
-    """Its plan, without the budget, which the side enforces."""
     may_judge_times: bool
     shows_failure: bool
     """Whether pytest prints its failure message."""
@@ -42,17 +38,6 @@ class Collection:
     wrong_marks: list[str]
     reports: list[dict[str, Any]]
     """The reports of modules that failed or were skipped, as pytest serialises them."""
-
-    def packed(self) -> str:
-        """Return it as text, for a process of the same Python."""
-        return b64encode(pickle.dumps(self)).decode("ascii")
-
-    @classmethod
-    def of_packed(cls, text: str) -> Collection:
-        """Return the collection that a process of this run has packed."""
-        found = pickle.loads(b64decode(text))  # sent by a process that this run started, over its own connection
-        assert isinstance(found, cls)
-        return found
 
 
 @dataclass(frozen=True, slots=True)

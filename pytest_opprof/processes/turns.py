@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import BackendError
 from ..profile.op_counts import listed
+from ..results.plain import converted
 from ..verdict.coarse import CPU
 from .child import Child, Command, TookTooLong, ready, started
 from .collection import Collection, Wanted
@@ -219,28 +220,32 @@ def _run_in_turns(sides: Sequence[_Side], tests: Sequence[str]) -> None:
 def _run_at_will(sides: Sequence[_Side]) -> None:
     """Let the sides run at the same time, but not the same test: it may need a port or a file for itself.
 
-    The last side runs each test first. The others run one that took long there with nothing beside it: its coarse time
-    is compared, and a shared core would make it longer (up to 1.6 times), so that a slowdown is missed.
+    The last side runs each test first.
     """
-    last = sides[-1]
     while waiting := [side for side in sides if not side.is_over]:
         for side in waiting:
-            others = [other for other in waiting if other is not side]
-            if not side.asks or any(other.is_alone for other in others):
-                continue
-            asks, test = side.asks[0], side.asks[1] if side.asks[0] == "begin" else side.test
-            if asks == "begin" and (
-                any(other.test == test for other in others) or (last in others and last.is_to_run(test))
-            ):
-                continue
-            if asks == "turn" and side is not last and _took_ns(last.ran.reports.get(test, ())) >= CPU.floor_ns:
-                if not all(other.asks for other in others):
-                    continue
-                side.is_alone = True
-            side.go_on()
+            if side.asks and _may_go_on(side, [other for other in waiting if other is not side], sides[-1]):
+                side.go_on()
         running = {side.child: side for side in waiting if not side.asks}
         for child in ready([*running]):
             running[child].hear()
+
+
+def _may_go_on(side: _Side, others: Sequence[_Side], last: _Side) -> bool:
+    """Return True if a *side* may continue while the *others* do, of which the *last* runs each test first.
+
+    A test that took long there runs with nothing beside it on the other sides: its coarse time is compared, and a
+    shared core would make it longer (up to 1.6 times), so that a slowdown is missed.
+    """
+    if any(other.is_alone for other in others):
+        return False
+    match side.asks:
+        case ["begin", test]:
+            return last not in others or not last.is_to_run(test)
+        case ["turn"] if side is not last and _took_ns(last.ran.reports.get(side.test, ())) >= CPU.floor_ns:
+            side.is_alone = all(other.asks for other in others)
+            return side.is_alone
+    return True
 
 
 def _took_ns(reports: Iterable[Mapping[str, Any]]) -> int:
@@ -257,7 +262,7 @@ def _share_tests(sides: Sequence[_Side], wanted: Choose) -> Wanted:
             raise side.child.ended()
         _, side.ran.collected, side.ran.errors, *described = side.asks
         if described and not isinstance(wanted, Wanted):
-            wanted = wanted(Collection.of_packed(*described))
+            wanted = wanted(converted(described[0], Collection))
     assert isinstance(wanted, Wanted)
     for side in sides:
         has = {*side.ran.collected}

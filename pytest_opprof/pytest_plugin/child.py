@@ -25,7 +25,6 @@ from ..processes.this_run import COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SI
 from ..results.plain import converted, plain
 from ..results.test_id import id_of
 from ..results.test_result import TestRecord
-from ..verdict.budgets import Budget
 from ..verdict.coarse import Coarse
 from ..verdict.tolerances import LEAST_ROUNDS
 from .options import SETTINGS, settings_of
@@ -141,7 +140,7 @@ class Side:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Keep the tests that both sides have, in their common order."""
         tests = [TestRun.of(item) for item in items]
-        described = [self._described(tests).packed()] if self._parent.told["describes"] else []
+        described = [plain(self._described(tests))] if self._parent.told["describes"] else []
         wanted = self._parent.ask("tests", [test.nodeid for test in tests], self._errors, *described)
         if wanted["everything"]:
             self._measure_all(tests)
@@ -199,7 +198,9 @@ def side_test(test: TestRun) -> SideTest:
         nodeid=test.nodeid,
         file=test.file,
         location=test.item.location,
-        plan=dataclasses.replace(test.plan, budget=Budget()),
+        tolerances=test.plan.tolerances,
+        top=test.plan.top,
+        baseline=test.plan.baseline,
         may_judge_times=test.plan.rounds >= LEAST_ROUNDS or test.has_fixture or test.plan.budget.limits_time,
         shows_failure=test.shows_failure,
         is_function=isinstance(test.item, pytest.Function),

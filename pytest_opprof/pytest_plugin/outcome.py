@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from ..machine.identity import machine
-from ..measure.plan import Settings, TestPlan
+from ..measure.plan import Comparison, Settings
 from ..report.accepting import Accepting
 from ..report.colours import TextLine
 from ..report.failure import Shown, cause, failure
@@ -27,7 +27,7 @@ from ..verdict.verdicts import Verdict
 def concluded(
     test: str,
     windows: Sequence[JudgedWindow],
-    plan: TestPlan,
+    plan: Comparison,
     settings: Settings,
     verbosity: int,
     first: dict[object, str],
@@ -65,7 +65,7 @@ def concluded(
 def _failure(
     record: TestRecord,
     by_title: Mapping[str, JudgedWindow],
-    plan: TestPlan,
+    plan: Comparison,
     settings: Settings,
     verbosity: int,
     first: dict[object, str],
@@ -122,7 +122,7 @@ _NARROW = (
 )
 
 
-def _is_too_narrow(window: JudgedWindow, plan: TestPlan, settings: Settings) -> bool:
+def _is_too_narrow(window: JudgedWindow, plan: Comparison, settings: Settings) -> bool:
     return window.times_judged and plan.tolerances.tolerance < LEAST_STORED and not settings.against
 
 

@@ -234,14 +234,13 @@ class Found:
             yield report
 
     def _conclude(self, test: SideTest, report: Any) -> None:
-        plan = test.plan
         windows = [self._compared(test, window) for window in _results(report.opprof)]
         verbosity = self._config.get_verbosity()
         if rows := [row for window in windows for row in window.worse]:
             self.worse[test.nodeid] = rows
         self._allowed += [(each, test.nodeid, op) for window in windows for op, each in window.allowed.items()]
         first = self._failing if test.shows_failure else {}
-        record, message, cause = concluded(test.nodeid, windows, plan, self._settings, verbosity, first)
+        record, message, cause = concluded(test.nodeid, windows, test, self._settings, verbosity, first)
         if message:
             report.outcome, report.longrepr = "failed", _Failure(message, cause, test)
         line = report.opprof["line"]
@@ -341,7 +340,7 @@ class Found:
 
     def _diff(self, test: SideTest, window: str) -> Diff:
         # Four questions about each test ask for it; once is 0.7 ms.
-        every, plan = self._windows[test.nodeid], test.plan
+        every = self._windows[test.nodeid]
         key = test.nodeid, window, len(every)
         if (known := self._diffs.get(key)) is not None:
             return known
@@ -351,8 +350,8 @@ class Found:
             in_all([entry.comparable(after[0].python).done for entry in before]),
             in_all([entry.done for entry in after]),
             self._timing(test, window),
-            plan.tolerances,
-            plan.top,
+            test.tolerances,
+            test.top,
             self._then,
         )
         return found
@@ -366,7 +365,7 @@ class Found:
             return unjudged("its rounds were not known when the sides began to run", [run for _, run in pairs])
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
-        return judge_pairs(pairs, test.plan.tolerances)
+        return judge_pairs(pairs, test.tolerances)
 
     def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
         """Return the times of a window in each pair of processes."""

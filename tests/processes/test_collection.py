@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 
 import pytest
 
 from pytest_opprof.errors import UsageError
-from pytest_opprof.frameworks.live.contract import Options
-from pytest_opprof.measure.plan import TestPlan
 from pytest_opprof.processes.collection import Choice, Collection, SideTest, Wanted
-from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.results.plain import converted, plain
 from pytest_opprof.verdict.tolerances import PAIRS
 
-PLAN = TestPlan(Budget(), True, True, 3, 1, None, Options("async"), PAIRS, 1, 5, True)
-TEST = SideTest("test_m.py::test_a", "/tmp/test_m.py", ("test_m.py", 3, "test_a"), PLAN, True, True, True)
+TEST = SideTest(
+    nodeid="test_m.py::test_a",
+    file="/tmp/test_m.py",
+    location=("test_m.py", 3, "test_a"),
+    tolerances=replace(PAIRS, of_op={"MatMul": 0.5}),
+    top=5,
+    baseline=True,
+    may_judge_times=True,
+    shows_failure=True,
+    is_function=True,
+)
 
 
 def collection(*tests: SideTest) -> Collection:
@@ -23,7 +32,8 @@ def collection(*tests: SideTest) -> Collection:
 
 
 def test_a_collection_arrives_as_it_was_sent() -> None:
-    assert Collection.of_packed(collection(TEST).packed()) == collection(TEST)
+    sent = json.dumps(plain(collection(TEST)))
+    assert converted(json.loads(sent), Collection) == collection(TEST)
 
 
 def test_the_first_that_has_collected_decides_for_all() -> None:

@@ -14,6 +14,7 @@ import pytest
 from pytest_opprof.processes.child import Child
 from pytest_opprof.processes.collection import Collection
 from pytest_opprof.pytest_plugin.child import borrowed, misplaced
+from pytest_opprof.results.plain import converted
 
 from .conftest import AsChild
 
@@ -111,7 +112,7 @@ def test_what_cannot_be_collected_is_said_with_the_cause(side: Side, pytester: p
 
 
 def described(asked: list[list[Any]]) -> Collection:
-    return Collection.of_packed(asked[0][3])
+    return converted(asked[0][3], Collection)
 
 
 def test_it_describes_the_tests_that_measure_and_names_the_others(side: Side, pytester: pytest.Pytester) -> None:

@@ -17,6 +17,7 @@ from pytest_opprof.processes.child import Child
 from pytest_opprof.processes.collection import Collection, Wanted
 from pytest_opprof.processes.parent import Parent
 from pytest_opprof.processes.turns import SideRun, take_turns
+from pytest_opprof.results.plain import plain
 
 Script = Callable[[Parent], None]
 Sides = Callable[..., list[Child]]
@@ -126,7 +127,7 @@ def test_the_last_side_describes_its_tests_to_a_function_that_chooses_from_them(
     found = Collection([], [], True, [], [])
 
     def describes(parent: Parent) -> None:
-        assert parent.ask("tests", ["t", "u"], {}, found.packed()) == {"tests": ["u"], "everything": True}
+        assert parent.ask("tests", ["t", "u"], {}, plain(found)) == {"tests": ["u"], "everything": True}
         parent.ask("begin", "u")
         parent.ask("end", "u", [])
         parent.ask("bye", [], [])
