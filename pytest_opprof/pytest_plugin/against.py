@@ -130,10 +130,18 @@ class Against:
                 python = self._installed(folder / "base", tree.path, install)
 
             def make_sides() -> list[list[Command]]:
-                workers = range(getattr(self._config.option, "opprof_against_workers", 1))
-                return [_commands(self._config, tree, folder / f"{number}", python) for number in workers]
+                return [
+                    _commands(self._config, tree, folder / f"{number}", python) for number in range(self._workers())
+                ]
 
             return self._taking_turns(make_sides, tree, session)
+
+    def _workers(self) -> int:
+        """Return the number of pairs that run at once: no more than the files that the command names."""
+        workers: int = getattr(self._config.option, "opprof_against_workers", 1)
+        here = self._config.invocation_params.dir
+        files = {Path(here, split_id(word)[0]) for word in self._config.args}
+        return min(workers, len(files)) if all(file.is_file() for file in files) else workers
 
     def _collected(self, session: pytest.Session, collection: Collection) -> None:
         """Report the collection of the working tree as pytest reports its own. Raises UsageError for invalid marks."""

@@ -199,10 +199,16 @@ class Found:
         if not tests or any(split_id(test)[0] not in errors for test in tests):
             return
         file = split_id(tests[0])[0]
+        advice = (
+            "If the package does not install a file that they import, install it in its own tree:"
+            " --opprof-against-install='pip install --no-deps -e .'"
+            if self._config.option.opprof_against_install
+            else "Install a package that is built, or that generates files, there:"
+            " --opprof-against-install='pip install --no-deps .'"
+        )
         raise UsageError(
             f"--opprof-against: nothing was compared, since {self._revision} can import none of the test files; the"
-            f" first is {file} ({errors[file]}). Install a package that is built, or that generates files, there:"
-            " --opprof-against-install='pip install --no-deps .'"
+            f" first is {file} ({errors[file]}). {advice}"
         )
 
     def is_open(self, test: SideTest) -> bool:

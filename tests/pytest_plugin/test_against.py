@@ -574,6 +574,17 @@ def test_ctrl_c_while_the_processes_start_leaves_none(
     end_by(repository, signal.SIGINT, marker, processes, *workers)
 
 
+@pytest.mark.processes
+def test_no_more_pairs_run_at_once_than_files_are_named(repository: pytest.Pytester) -> None:
+    started = Path(os.environ["TMPDIR"], "started")
+    repository.makeconftest(f"open({str(started)!r}, 'a').write('.')")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "counts its processes")
+    result = repository.runpytest_subprocess(*AGAINST, "-p", "xdist", "-n", "3", "test_m.py::test_a")
+    result.assert_outcomes(passed=1)
+    assert started.read_text() == ".."
+
+
 @pytest.mark.slow
 @pytest.mark.processes
 def test_what_a_killed_run_left_is_removed_by_the_next(repository: pytest.Pytester) -> None:

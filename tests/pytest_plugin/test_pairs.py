@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from pytest_opprof.errors import BackendError
+from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.processes.collection import SideTest
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
@@ -316,6 +316,19 @@ def test_tests_that_only_the_revision_has_are_known_of_whole_files(
     run = pairs(*arguments)
     run.add(SideRun(["test_n.py::test_b", "test_m.py::test_a", "test_m.py::test_old"]), SideRun(["test_m.py::test_a"]))
     assert run.found.only_there == only_there
+
+
+@pytest.mark.parametrize(("install", "advice"), [("", "no-deps .'"), ("pip install --no-deps .", "no-deps -e .'")])
+def test_an_installed_base_whose_tests_cannot_be_imported_is_to_be_installed_in_its_tree(
+    pairs: Run, install: str, advice: str
+) -> None:
+    run = pairs()
+    run.config.option.opprof_against_install = install
+    there = SideRun(errors={run.file: "No module named 'm.testing'"})
+    run.add(there, run.side())
+    with pytest.raises(UsageError, match=r"No module named 'm\.testing'") as error:
+        run.found.check_compared([run.test])
+    assert str(error.value).endswith(advice)
 
 
 # --- coarse times
