@@ -9,9 +9,8 @@ the two, times of other calls are not used.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +19,7 @@ from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
 from ..profile.op_counts import OpCounts
 from ..profile.timings import OUTSIDE, ProcessTimes
-from ..results.document import read_document
+from ..results.document import laid_out, read_document
 from ..results.plain import plain
 from ..verdict.coarse import Coarse
 from ..verdict.quantities import FACTS
@@ -179,7 +178,7 @@ def save(path: Path, baselines: Baselines, through: Path | None = None) -> list[
         content = plain(document)
         try:
             if has_any and not _holds(at, content):
-                write_atomically(at, _pretty(content), through)
+                write_atomically(at, laid_out(content), through)
                 changed.append(at)
             elif not has_any and os.path.exists(at):
                 at.unlink()
@@ -279,30 +278,6 @@ def _microseconds(times_ns: Iterable[int]) -> list[float]:
     """Round to three significant digits: two processes of the same code differ by more."""
     rounded = (float(f"{ns / 1000:.3g}") for ns in times_ns)
     return [int(us) if us.is_integer() else us for us in rounded]
-
-
-# The keys of a window beside its ops.
-_ON_ONE_LINE = ("facts", "python")
-
-
-def _pretty(value: object, indent: str = "", under: str = "") -> str:
-    """Return JSON with sorted keys and one key a line; an op is one line."""
-    if not isinstance(value, Mapping) or not value or under in _ON_ONE_LINE:
-        return json.dumps(value, sort_keys=True) + ("" if indent else "\n")
-    inside = indent + " "
-    lines = [
-        f"{inside}{json.dumps(key)}: {_op_line(each) if under == 'ops' else _pretty(each, inside, key)}"
-        for key, each in sorted(value.items())
-    ]
-    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
-
-
-def _op_line(op: object) -> str:
-    """Return an op on one line: its calls first, its dtypes sorted."""
-    if not isinstance(op, dict):
-        return json.dumps(op)
-    inside = {key: dict(sorted(each.items())) if isinstance(each, dict) else each for key, each in op.items()}
-    return json.dumps(inside)
 
 
 def _runs(kept: KeptTimes) -> Iterator[ProcessTimes]:

@@ -6,7 +6,6 @@ to tell which functions grew; its errors are reported there.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
 from ..python_calls.causes import FLOOR, NOTHING, Before
-from ..results.document import read_document
+from ..results.document import laid_out, read_document
 from .paths import python_of
 from .schemas import PYTHON_SCHEMA, check_version
 
@@ -113,7 +112,7 @@ def save(
         return []
     try:
         if tests:
-            write_atomically(at, _text(to_builtins(PythonFile(PYTHON_SCHEMA, tests))), through)
+            write_atomically(at, laid_out(to_builtins(PythonFile(PYTHON_SCHEMA, tests))), through)
         else:
             at.unlink()
     except OSError as error:
@@ -132,11 +131,3 @@ def _nested(calls: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 def _flat(kept: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return {f"{where}.{name}" if where else name: calls for where, of in kept.items() for name, calls in of.items()}
-
-
-def _text(value: object, indent: str = "") -> str:
-    """Return JSON with sorted keys and one key a line, objects of numbers on the line of their key."""
-    if not isinstance(value, dict) or not value or (indent and all(isinstance(each, int) for each in value.values())):
-        return json.dumps(value, sort_keys=True)
-    lines = [f"{indent} {json.dumps(key)}: {_text(value[key], indent + ' ')}" for key in sorted(value)]
-    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import BaselineError
 from ..machine.atomic_write import write_atomically
-from ..results.document import read_document
+from ..results.document import laid_out, read_document
 from ..sites.places import Calls, Place, Site, WindowSites, near
 from .paths import sites_of
 from .schemas import SITES_SCHEMA, check_version
@@ -128,7 +128,7 @@ def save(
         return []
     try:
         if document.tests:
-            write_atomically(at, _text(to_builtins(document)), through)
+            write_atomically(at, laid_out(to_builtins(document)), through)
         else:
             at.unlink()
     except OSError as error:
@@ -176,16 +176,3 @@ def _names(every: Iterable[_Said]) -> dict[_Said, str]:
         left = {each: digest for each, digest in left.items() if same[digest[:letters]] > 1}
         letters += 1
     return found
-
-
-def _text(value: object, indent: str = "") -> str:
-    """Return JSON with sorted keys and one key a line, lists and objects of numbers on the line of their key."""
-    if not isinstance(value, dict) or not value or (indent and all(map(_is_number, value.values()))):
-        return json.dumps(value, sort_keys=True)
-    lines = [f"{indent} {json.dumps(key)}: {_text(value[key], indent + ' ')}" for key in sorted(value)]
-    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
-
-
-def _is_number(value: object) -> bool:
-    numbers = value if isinstance(value, list) else [value]
-    return all(each is None or isinstance(each, int) for each in numbers)

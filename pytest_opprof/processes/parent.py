@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
 from typing import Any, Literal
 
 import pytest
@@ -37,6 +38,11 @@ class Parent:
             return json.loads(self._stream.readline())
         except (ValueError, OSError):
             pytest.exit("the run that started this one has ended", returncode=1)
+
+    def close(self) -> None:
+        """End the connection. Otherwise Python warns of it in a process that goes on after pytest."""
+        with suppress(OSError):  # the other end may be gone
+            self._stream.close()
 
     def _say(self, message: object) -> None:
         self._stream.write(json.dumps(message) + "\n")

@@ -52,7 +52,9 @@ def register(config: pytest.Config) -> None:
     whose = ExitStack()
     config.add_cleanup(whose.close)
     whose.enter_context(kinds.of_run(config.rootpath, map(package_of, settings.sites_show)))
-    parent, base = Parent.found(), None
+    if parent := Parent.found():
+        whose.callback(parent.close)
+    base = None
     if settings.against and parent is None and not config.option.collectonly:
         base = base_of(config.invocation_params.dir, settings.against)
         settings = replace(settings, against=f"{settings.against} ({base.commit[:10]})")

@@ -62,10 +62,11 @@ def _nothing_recorded(measurement: Measurement) -> str:
     )
 
 
-def _only_timed(measurement: Measurement, python: PythonCalls | None) -> str:
-    hint = hints(measurement.backends)
+def _only_timed(measurement: Measurement, python: PythonCalls | None, plan: TestPlan) -> str:
     counted = "time and calls of Python functions are" if python and not python.uncounted else "time is"
-    return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({hint})' if hint else ''}"
+    more = "" if plan.marked or python else "--opprof-python compares calls of Python functions, too"
+    advice = "; ".join(filter(None, [hints(measurement.backends), more]))
+    return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({advice})' if advice else ''}"
 
 
 class Judging:
@@ -134,10 +135,6 @@ class Judging:
             python = measurement.python.get(name)
             report = self._report(test, plan, name, profile, limited, threads[name], python)
             if name == BODY and profile.is_empty and not report.findings:
-                # Each test without ops would get a stored baseline; two revisions store nothing and compare its time.
-                # For another run that is a result: all that the test does may be in a cache.
-                if not plan.marked and python is None and not self._settings.against and not self._apart:
-                    continue
                 # With rounds, the test requires judged times, whatever runs; without a limit, coarse times are judged
                 # too.
                 asks_for_time = not (plan.budget.ops if plan.rounds >= LEAST_ROUNDS else plan.budget)
@@ -145,8 +142,9 @@ class Judging:
                 if not plan.budget.allows_nothing and not asks_for_time and not is_looked_at:
                     raise NothingMeasured(_nothing_recorded(measurement))
                 is_timed = plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None
-                if is_timed and plan.marked:
-                    report = report.with_remark(_only_timed(measurement, python))
+                # Of two revisions all tests are compared, and most of a suite may run no op.
+                if is_timed and (plan.marked or not self._settings.against):
+                    report = report.with_remark(_only_timed(measurement, python, plan))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(test):
                 excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"

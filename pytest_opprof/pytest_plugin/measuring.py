@@ -254,7 +254,6 @@ class Measuring:
         """Keep the record of a test, and fail the test if it must. Raises Failed."""
         broken = {window.name: window.unfinished for window in measurement.windows if window.unfinished}
         if not windows and not broken:
-            self._summary.idle += 1
             return
         if self._settings.traces:
             windows = traced(test, windows, measurement.windows, self._settings, self._summary.errors)

@@ -39,7 +39,7 @@ def taking_turns(config: pytest.Config, settings: Settings) -> Iterator[None]:
 
 def tell_controller(config: pytest.Config, collected: Collected, summary: Summary) -> None:
     """Send a worker's collected tests and errors to the controller."""
-    known = {"tests": collected.plain(), "errors": summary.errors, "marked": summary.marked, "idle": summary.idle}
+    known = {"tests": collected.plain(), "errors": summary.errors, "marked": summary.marked}
     config.workeroutput["opprof"] = known  # type: ignore[attr-defined]  # xdist's
 
 
@@ -71,4 +71,3 @@ class Controller:
         self._collected.merge(known["tests"])
         self._summary.errors += known["errors"]
         self._summary.marked |= known["marked"]
-        self._summary.idle += known["idle"]

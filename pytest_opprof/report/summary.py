@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import OpprofError
-from ..frameworks.live.registry import hints, load_all
 from ..measure.plan import Settings
 from ..profile.op_counts import listed
 from ..results.causes import causes_of
@@ -44,8 +42,6 @@ class Summary:
     """The lines of a commit message that accept the changes that failed the run."""
     marked: bool = False
     """Whether any test was collected that is to be measured."""
-    idle: int = 0
-    """The number of tests that ran without an op, where all tests are measured."""
     elsewhere: list[str] = field(default_factory=list)
     """Failures of other ranks, in a few words: this one may have passed."""
     ran: bool = False
@@ -77,11 +73,6 @@ class Summary:
             yield from _grouped([each for record in records for each in record.missing.items()], verbosity)
             if any({*record.missing} - {*record.unreadable} for record in records) and not settings.against:
                 yield f"record them: {accepting.update(new=True)} (-vv shows the ops of each test)"
-            if records and self.idle:
-                yield (
-                    f"{plural(self.idle, 'test')} ran no op and {'are' if self.idle > 1 else 'is'} not judged"
-                    " (--opprof-python counts Python calls, --opprof-against=REV compares times)"
-                )
             yield from _worse(records)
         yield from self.lines
         if self.accept:
@@ -98,8 +89,6 @@ class Summary:
             said = _counted(records, settings.against)
         elif self.is_cut:
             said = _INTERRUPTED
-        elif settings.everything and self.ran:
-            said = _nothing_seen(settings.backends)
         else:
             said = (_UNFINISHED if self.ran else _NO_TEST) if self.marked else _UNMARKED
         errors = [plural(len(self.errors), "error")] if self.errors else []
@@ -124,23 +113,12 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
         yield f"  ... and {plural(len(worse) - _CAUSES, 'more cause')}"
 
 
-def _nothing_seen(chosen: Iterable[str] | None) -> str:
-    """Return that nothing was measured, and the remedy for the *chosen* backends."""
-    try:
-        hint = hints(load_all(chosen))
-    except OpprofError as error:
-        hint = str(error)
-    seen = f"{hint}; " if hint else ""
-    return (
-        "opprof: nothing was measured: no test that passed ran an op that a backend sees"
-        f" ({seen}opprof backends says which can run here)"
-    )
-
-
 def _counted(records: Sequence[TestRecord], against: str) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     ok = sum(record.status == "ok" for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
+    if idle := sum(bool(record.windows) and not any(window.ops for window in record.windows) for record in records):
+        parts.append(f"{idle} without ops")
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}

@@ -1,4 +1,6 @@
-"""Read JSON that people hand in or edit: with bounded size, and with errors that say what is wrong."""
+"""Read and write JSON that people edit and review: bounded in size, with errors that say what is wrong; one key a line,
+so that a changed number is a changed line.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from ..errors import BaselineError
 
 # Larger files are refused: 64 MiB is some 10,000 tests.
 MAX_BYTES = 64 * 2**20
+# The keys of a window beside its ops.
+_ON_ONE_LINE = ("facts", "python")
 _CONFLICT = re.compile(r"^(?:<{7} |={7}\r?$|>{7} |\|{7} )", re.MULTILINE)
 
 
@@ -60,3 +65,28 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no number")
+
+
+def laid_out(value: object, indent: str = "", key: str = "") -> str:
+    """Return JSON with sorted keys and one key a line; an op, and an object of numbers, is on the line of its key."""
+    if not isinstance(value, Mapping) or not value or key in _ON_ONE_LINE or (indent and _is_of_numbers(value)):
+        return json.dumps(value, sort_keys=True) + ("" if indent else "\n")
+    inside = indent + " "
+    lines = [
+        f"{inside}{json.dumps(name)}: {_op_line(each) if key == 'ops' else laid_out(each, inside, name)}"
+        for name, each in sorted(value.items())
+    ]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}" + ("" if indent else "\n")
+
+
+def _is_of_numbers(value: Mapping[str, object]) -> bool:
+    numbers = [number for each in value.values() for number in (each if isinstance(each, list) else [each])]
+    return all(number is None or isinstance(number, (int, float)) for number in numbers)
+
+
+def _op_line(op: object) -> str:
+    """Return an op on one line: its calls first, its dtypes sorted."""
+    if not isinstance(op, dict):
+        return json.dumps(op)
+    inside = {key: dict(sorted(each.items())) if isinstance(each, dict) else each for key, each in op.items()}
+    return json.dumps(inside)

@@ -51,6 +51,15 @@ def test_a_question_is_a_line_and_so_is_its_answer(server: socket.socket) -> Non
             assert connection.recv(100) == json.dumps(question).encode() + b"\n"
 
 
+def test_both_ends_see_that_it_is_closed(server: socket.socket) -> None:
+    parent, connection = connected(server)
+    parent.close()
+    with connection:
+        assert connection.recv(1) == b""
+    with pytest.raises(pytest.exit.Exception):
+        parent.ask("turn")
+
+
 def test_where_nobody_listens_any_more_pytest_ends(server: socket.socket) -> None:
     parent, connection = connected(server)
     connection.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -346,22 +346,38 @@ def test_a(): recorder.process_time_ns.spend({cpu})
 """
 
 
+@pytest.mark.parametrize(
+    ("mark", "flags", "compared"),
+    [
+        ("@pytest.mark.opprof", ("--opprof",), "time and calls of Python functions are compared"),
+        ("", ("--opprof-all",), "time is compared*(*--opprof-python compares calls of Python functions, too)"),
+    ],
+)
 def test_a_body_without_an_op_has_a_time(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester,
+    suite: Suite,
+    monkeypatch: pytest.MonkeyPatch,
+    mark: str,
+    flags: Sequence[str],
+    compared: str,
 ) -> None:
-    pytester.makepyfile(test_m=PLAIN.format(cpu=12))
-    result = suite("--opprof-update")
+    plain = PLAIN.replace("@pytest.mark.opprof", mark)
+    pytester.makepyfile(test_m=plain.format(cpu=12))
+    result = suite(*flags, "--opprof-update")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["test_m.py::test_a: no op ran, or no backend sees it, so only its time and calls of Python * compared*"]
+        [
+            f"test_m.py::test_a: no op ran, or no backend sees it, so only its {compared}",
+            "opprof: 1 test measured, 1 ok, 1 without ops",
+        ]
     )
-    result = suite("--opprof")
+    result = suite(*flags)
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*no op ran*")
     no_op = Answer({"body": WindowBaseline({}, coarse=look(3900).windows["body"].coarse)}, "")
     in_one_thread(monkeypatch, no_op)
-    pytester.makepyfile(test_m=PLAIN.format(cpu=3900))
-    result = suite("--opprof")
+    pytester.makepyfile(test_m=plain.format(cpu=3900))
+    result = suite(*flags)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  CPU time: 3.9 s (baseline: 12 ms), x325; no op ran in it"])
 
