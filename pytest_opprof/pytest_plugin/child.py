@@ -113,6 +113,8 @@ class Side:
     """The hooks of one side of an A/B comparison: it runs a round of a test at each turn."""
 
     def __init__(self, config: pytest.Config, parent: Parent) -> None:
+        # Both sides run all tests; the run that compares stops at the first that fails.
+        config.option.stepwise = config.option.stepwise_skip = False
         self._config = config
         self._parent = parent
         self._reports: list[dict[str, Any]] = []

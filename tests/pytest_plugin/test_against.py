@@ -575,6 +575,17 @@ def test_ctrl_c_while_the_processes_start_leaves_none(
 
 
 @pytest.mark.processes
+def test_stepwise_ends_the_run_at_the_first_test_that_fails_and_no_side(repository: pytest.Pytester) -> None:
+    repository.makepyfile(
+        test_m=TEST.replace("step()", "step(); assert 0") + "\n@pytest.mark.opprof\ndef test_b(): step()\n"
+    )
+    git(repository, "commit", "-qam", "fails")
+    result = repository.runpytest_inprocess(*AGAINST, "--stepwise")
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(["*assert 0", "*Interrupted: Test failed, continuing from this test next run*"])
+
+
+@pytest.mark.processes
 def test_no_more_pairs_run_at_once_than_files_are_named(repository: pytest.Pytester) -> None:
     started = Path(os.environ["TMPDIR"], "started")
     repository.makeconftest(f"open({str(started)!r}, 'a').write('.')")
