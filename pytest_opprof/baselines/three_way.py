@@ -7,6 +7,7 @@ unknown: that is a conflict, and the merge keeps the first side's number.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..profile.op_counts import OpCounts
@@ -96,12 +97,13 @@ class Merge:
         # Times and the calls in another order belong to calls: beside other ops they would be misjudged.
         old, one, other = (side if side.ops == ops else NOTHING for side in (before, ours, theirs))
         of_orders = other if (one.warm, one.alone) == (old.warm, old.alone) else one
-        return WindowBaseline(
-            ops,
-            by_key(old.times, one.times, other.times, lambda _, before, one, other: one or other),
-            by_key(before.mismatched, ours.mismatched, theirs.mismatched, _of_new_calls),
-            facts,
-            python,
+        return replace(
+            ours,
+            ops=ops,
+            times=by_key(old.times, one.times, other.times, lambda _, before, one, other: one or other),
+            mismatched=by_key(before.mismatched, ours.mismatched, theirs.mismatched, _of_new_calls),
+            facts=facts,
+            python=python,
             coarse=by_key(before.coarse, ours.coarse, theirs.coarse, _faster),
             warm=of_orders.warm,
             alone=of_orders.alone,

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 
 import pytest
 from msgspec import Struct
@@ -32,6 +33,28 @@ _STAYING = PROCESSES - 1
 
 # The reason why ranks have none: it would wait for the other ranks at its first collective.
 NO_FRESH = "a fresh process cannot join the"
+
+
+class TimeLimit:
+    """The most time that a run spends on one purpose of fresh processes."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.left_s = seconds
+
+    @property
+    def reached(self) -> str:
+        """Why no further process is asked; empty if there is time left."""
+        return f"the {self._seconds} s limit of this run was reached; run this test alone" if self.left_s < 0 else ""
+
+    @contextmanager
+    def spent(self) -> Iterator[None]:
+        """Subtract the time of the context."""
+        begin = monotonic()
+        try:
+            yield
+        finally:
+            self.left_s -= monotonic() - begin
 
 
 class Measured(Struct):

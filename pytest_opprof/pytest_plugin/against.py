@@ -23,7 +23,6 @@ from ..processes.base_cache import BaseCache
 from ..processes.base_install import KeptEnvironment, check_python, installed
 from ..processes.child import Command, interrupted_once
 from ..processes.collection import Choice, Collection, SideTest, Wanted
-from ..processes.recording import CALL_PROCESSES
 from ..processes.this_run import command, say
 from ..processes.turns import SideRun, side_command
 from ..processes.worktree import Worktree, worktree
@@ -34,7 +33,7 @@ from ..results.acceptance import Acceptance, lines_of, parsed, proposed
 from ..results.test_id import function_of, split_id
 from ..units import plural
 from ..verdict.coarse import PROCESSES
-from ..verdict.tolerances import LOOKS
+from ..verdict.tolerances import CALL_PAIRS, LOOKS
 from .pairs import Found, report_of
 
 _HERE = "the working tree"
@@ -197,7 +196,7 @@ class Against:
         self._locate(sides, tests, found, "to confirm and ")
         wanted = list(tests)
         for number in range(1, LOOKS[1]):
-            if number in (1, CALL_PROCESSES, LOOKS[0]):
+            if number in (1, CALL_PAIRS, LOOKS[0]):
                 wanted = [test for test in wanted if found.is_open(test)]
             if not wanted:
                 break

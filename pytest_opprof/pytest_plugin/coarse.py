@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
 
 import pytest
 
@@ -14,7 +13,7 @@ from ..errors import BackendError, BaselineError
 from ..machine.identity import machine, with_python
 from ..machine.load import Watch
 from ..measure.plan import Settings
-from ..processes.pool import Answer, Pool
+from ..processes.pool import Answer, Pool, TimeLimit
 from ..processes.this_run import say
 from ..profile.timings import works_on_host
 from ..python_calls.causes import sleeps_more
@@ -37,7 +36,8 @@ from ..verdict.compare import Diff
 from ..verdict.quantities import WALL_TIME
 from .test_run import TestRun
 
-# The most time that a run spends on re-measuring coarse times; slower tests after that get no verdict.
+# The most time that a run spends on re-measuring times, and as much for coarse ones; slower tests after that get no
+# verdict.
 LOOKING_S = 300
 
 
@@ -71,7 +71,7 @@ class Coarsely:
         self._machine = with_python(machine())
         self._is_first = True
         """Whether no test ran here before; the first test imports frameworks and starts their profilers."""
-        self.left_s: float = LOOKING_S
+        self._limit = TimeLimit(LOOKING_S)
 
     def settled(self, test: TestRun, windows: Sequence[JudgedWindow]) -> list[JudgedWindow]:
         """Return the reports, with each time that is slower both in this process and in fresh ones."""
@@ -129,18 +129,17 @@ class Coarsely:
             return not any(each.slower(self._of(answer, name)) for name, each in suspects.items())
 
         for number in range(PROCESSES):
-            if self.left_s < 0:
-                return f"the {LOOKING_S} s limit of this run was reached; run this test alone", busy
+            if why := self._limit.reached:
+                return why, busy
             if not number:
                 what = f"takes longer than its baseline; re-running it in up to {PROCESSES} fresh processes to confirm"
                 say(self._config, f"opprof: {test.id} {what}")
-            begin, watch = monotonic(), Watch()
-            try:
-                answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
-            except BackendError as error:
-                return str(error), busy
-            finally:
-                self.left_s -= monotonic() - begin
+            watch = Watch()
+            with self._limit.spent():
+                try:
+                    answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
+                except BackendError as error:
+                    return str(error), busy
             busy = busy or ("" if self._settings.noise == "ignore" else watch.busy())
             for name, suspect in suspects.items():
                 times = [time for answer in answers for time in self._of(answer, name)]

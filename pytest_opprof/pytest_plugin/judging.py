@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from time import monotonic
 
 import pytest
 from msgspec import structs
@@ -18,7 +17,7 @@ from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window
-from ..processes.pool import Answer, Pool
+from ..processes.pool import Answer, Pool, TimeLimit
 from ..processes.this_run import FIRST_LOOK, SITES, say
 from ..profile.assembly import joined
 from ..profile.environment import Environment
@@ -41,13 +40,11 @@ from ..verdict.quantities import COARSE, WITH_LINES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
-from .coarse import Coarsely
+from .coarse import LOOKING_S, Coarsely
 from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
 from .ranks import of_this_rank, why_untimed
 from .test_run import TestRun
 
-# The most time that a run spends on re-measuring slow tests; slower tests after that get no verdict.
-LOOKING_S = 300
 # Fewer Python calls than this take less time than the margin of a coarse limit.
 _MANY_CALLS = 1_000
 _LOOK = "; --opprof-sites records them in the first run"
@@ -93,8 +90,8 @@ class Judging:
         self._store = store
         self._apart = is_apart
         self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
-        self.looking_left_s: float = LOOKING_S
-        """The time that this run may still spend on re-measuring slow tests."""
+        self.limit = TimeLimit(LOOKING_S)
+        """The time for re-measuring slow tests."""
         self.looks = Looks(config, settings, pool)
         self.coarsely = Coarsely(config, settings, store, pool, is_parallel)
 
@@ -429,18 +426,15 @@ class Judging:
         # A process holds its device memory for its lifetime.
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
         while any(map(_unsettled, windows)):
-            if self.looking_left_s < 0:
-                why = f"the {LOOKING_S} s limit of this run was reached; run this test alone"
+            if why := self.limit.reached:
                 return self._each(test, windows, _unsettled, partial(_undecided, plan, why))
             number = max(len(window.processes) for window in windows)
             say(self._config, f"opprof: {test.id} looks slower; measuring it in process {number + 1}")
-            begin = monotonic()
-            try:
-                again = self._pool.measure(test.id, number - 1, stays)
-            except BackendError as error:
-                return self._each(test, windows, _unsettled, partial(_undecided, plan, str(error)))
-            finally:
-                self.looking_left_s -= monotonic() - begin
+            with self.limit.spent():
+                try:
+                    again = self._pool.measure(test.id, number - 1, stays)
+                except BackendError as error:
+                    return self._each(test, windows, _unsettled, partial(_undecided, plan, str(error)))
             windows = self._each(test, windows, _unsettled, partial(self._with, plan, again))
         return windows
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from time import monotonic
 
 import pytest
 from msgspec import structs
@@ -13,7 +12,7 @@ from ..baselines.entry import WindowBaseline
 from ..errors import BackendError
 from ..frameworks.live.contract import Backend
 from ..measure.plan import Settings
-from ..processes.pool import NO_FRESH, Answer, Pool
+from ..processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ..processes.this_run import say
 from ..profile.op_profile import OpProfile, Remark
 from ..profile.timings import works_on_host
@@ -41,7 +40,7 @@ class Looks:
         self._config = config
         self._settings = settings
         self._pool = pool
-        self.left_s: float = CONFIRMING_S
+        self.limit = TimeLimit(CONFIRMING_S)
         self.is_second = False
         """Whether the process that re-ran this test had run others before."""
         self._found: tuple[list[Answer], str] | None = None
@@ -73,34 +72,30 @@ class Looks:
 
         Empty if there is no time left, or no process.
         """
-        if not self._settings.rank.is_alone or self.left_s < 0:
+        if not self._settings.rank.is_alone or self.limit.reached:
             return {}
         say(self._config, f"opprof: {test.id}: {why}; counting its Python calls in a fresh process")
-        begin = monotonic()
-        try:
-            return self._pool.counted_cold(test.file, test.id).python
-        except BackendError:
-            return {}
-        finally:
-            self.left_s -= monotonic() - begin
+        with self.limit.spent():
+            try:
+                return self._pool.counted_cold(test.file, test.id).python
+            except BackendError:
+                return {}
 
     def _measured(self, test: TestRun, why: str, times: int, afresh: bool) -> tuple[list[Answer], str]:
         self.is_second = False
         if not self._settings.rank.is_alone:
             return [], f"{NO_FRESH} {self._settings.rank.size} ranks"
-        if self.left_s < 0:
-            return [], f"the {CONFIRMING_S} s limit of this run was reached; run this test alone"
-        begin = monotonic()
-        try:
-            if not afresh and (found := self._pool.second(test.file, test.id, times)):
-                self.is_second = True
-                return found, ""
-            say(self._config, f"opprof: {test.id} {why}")
-            return self._pool.alone(test.file, test.id, times), ""
-        except BackendError as error:
-            return [], str(error)
-        finally:
-            self.left_s -= monotonic() - begin
+        if why_not := self.limit.reached:
+            return [], why_not
+        with self.limit.spent():
+            try:
+                if not afresh and (found := self._pool.second(test.file, test.id, times)):
+                    self.is_second = True
+                    return found, ""
+                say(self._config, f"opprof: {test.id} {why}")
+                return self._pool.alone(test.file, test.id, times), ""
+            except BackendError as error:
+                return [], str(error)
 
 
 def with_looks(

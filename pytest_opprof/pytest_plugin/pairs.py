@@ -13,7 +13,6 @@ from msgspec import structs
 from ..baselines.entry import entry_of
 from ..errors import BackendError, UsageError
 from ..processes.collection import SideTest
-from ..processes.recording import CALL_PROCESSES
 from ..processes.turns import SideRun
 from ..profile.op_counts import in_all
 from ..profile.site_calls import kept_sites
@@ -33,7 +32,7 @@ from ..verdict.compare import Diff, Row, changes, compare_counts_first
 from ..verdict.pair_rule import judge_pairs
 from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
-from ..verdict.tolerances import LEAST_ROUNDS
+from ..verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict
 from .coarse import CoarsePairs, Windows, is_judged, slower_than
 from .options import settings_of
@@ -217,7 +216,7 @@ class Found:
             return True
         if test.nodeid in self._confirmed or not self.does_more(test):
             return False
-        return len(self._windows[test.nodeid]) < CALL_PROCESSES
+        return len(self._windows[test.nodeid]) < CALL_PAIRS
 
     def asks_for_lines(self, test: SideTest) -> bool:
         """Return True if the working tree fails for its work, so that source lines are needed, and still unknown."""

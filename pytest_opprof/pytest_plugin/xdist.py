@@ -67,7 +67,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Collect a worker's tests and errors; a crashed worker sent none."""
-        known = getattr(node, "workeroutput", {}).get("opprof", {"tests": {}, "errors": [], "marked": False, "idle": 0})
-        self._collected.merge(known["tests"])
-        self._summary.errors += known["errors"]
-        self._summary.marked |= known["marked"]
+        if known := getattr(node, "workeroutput", {}).get("opprof"):
+            self._collected.merge(known["tests"])
+            self._summary.errors += known["errors"]
+            self._summary.marked |= known["marked"]

@@ -104,6 +104,8 @@ PROCESSES, MOST_PROCESSES = 6, 12
 LEAST_PROCESSES = 3
 # The number of pairs after which to decide; the second look is for suspicious cases of the first.
 LOOKS = (5, 9)
+# The number of pairs that show whether extra calls vary.
+CALL_PAIRS = 3
 # Fewer pairs have no interval of 94 %.
 LEAST_PAIRS = 5
 # With 5 rounds, up to 3.6 % of unchanged tests were called slower; with 10 up to 1.1 %, with 30 up to 0.4 %.

@@ -273,7 +273,7 @@ def test_more_calls_are_confirmed_by_two_looks_in_a_fresh_process(
 
 def test_a_run_confirms_for_so_long_and_no_longer(judge: Judge) -> None:
     test = judge(answer(1), base={BODY: calls(Add=1)})
-    test.judging.looks.left_s = -1
+    test.judging.looks.limit.left_s = -1
     (window,) = test.first(body=TWICE)
     assert (
         window.looked == "not confirmed in a fresh process: the 60 s limit of this run was reached; run this test alone"
@@ -357,7 +357,7 @@ def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(judge: Judge,
 
 def test_a_run_looks_again_for_so_long_and_no_longer(judge: Judge) -> None:
     test = judge(answer(300_000), base={BODY: TIMED})
-    test.judging.looking_left_s = -1
+    test.judging.limit.left_s = -1
     (window,) = test.settled(test.first(body=SLOW))
     assert (window.verdict, test.others.asked) == (Verdict.NOISY, [])
     assert "the 300 s limit of this run was reached; run this test alone" in window.untimed
