@@ -100,6 +100,8 @@ def has_dtypes(name: str) -> re.Match[str] | None:
 
 # Ops that are nothing but FLOPs.
 _PRODUCTS = frozenset("MatMul MatMulGrad Einsum Conv ConvGrad ConvTranspose Attention AttentionGrad".split())
+# Ops whose products may be events inside them.
+_RECURRENT = frozenset("LSTM LSTMGrad GRU GRUGrad RNN RNNGrad".split())
 
 
 def _knows_nothing(name: str) -> bool:
@@ -479,8 +481,11 @@ class OpProfile:
         flops = self.columns.flops
         if flops is None:
             return None
+        told = flops != ABSENT
         products = mask & (self.columns.counted > 0) & _events_of(self._by_op, _PRODUCTS.__contains__)
-        return None if (flops[products] == ABSENT).any() else self._sums(mask, flops, mask, np.any)
+        layers = [mask & _events_of(self._by_op, op.__eq__) for op in _RECURRENT.intersection(self.op_names)]
+        lacks = (products & ~told).any() or any(layer.any() and not told[layer].any() for layer in layers)
+        return None if lacks else self._sums(mask, flops, mask, np.any)
 
     def _sums(
         self,

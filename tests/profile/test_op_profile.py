@@ -118,6 +118,23 @@ def test_flops_are_those_of_the_outermost_event_that_has_them() -> None:
     assert assemble([(log.freeze(), {0: 0})], [1]).total.flops == (100,)
 
 
+@pytest.mark.parametrize(
+    ("of_cell", "inside", "expected"), [(None, None, None), (40, None, (140,)), (None, 40, (140,))]
+)
+def test_a_recurrent_layer_without_flops_leaves_all_unknown(
+    of_cell: int | None, inside: int | None, expected: tuple[int, ...] | None
+) -> None:
+    log = EventLog(ENVIRONMENT)
+    log.knows_flops = True
+    log.computed(log.add(log.name("aten::mm"), 9), 100)
+    cell = log.add(log.name("aten::lstm_cell"), 9)
+    product = log.add(log.name("aten::mm"), 9, cell)
+    for event, flops in ((cell, of_cell), (product, inside)):
+        if flops is not None:
+            log.computed(event, flops)
+    assert assemble([(log.freeze(), {0: 0})], [1]).total.flops == expected
+
+
 def test_flops_of_half_the_backends_are_unknown() -> None:
     with_flops, without = EventLog(ENVIRONMENT), EventLog(ENVIRONMENT)
     with_flops.knows_flops = True

@@ -1,7 +1,7 @@
 """Compute the reads, writes and FLOPs of a PyTorch op from the shapes of its arguments.
 
-FLOPs are those of matrix products, convolutions, attention and their gradients, a multiplication and an addition being
-two, as in `torch.utils.flop_counter`. Other ops have none by convention.
+FLOPs are those of matrix products, convolutions, attention, recurrent layers and their gradients, a multiplication and
+an addition being two, as in `torch.utils.flop_counter`. Other ops have none by convention.
 """
 
 from __future__ import annotations
@@ -75,6 +75,20 @@ def _attention_grad(shapes: Shapes) -> tuple[Shape, int] | None:
     return query, 3 * scores + 2 * (forward[1] - scores)
 
 
+def _recurrent(shapes: Shapes) -> tuple[Shape, int] | None:
+    """Return the hidden states of a recurrent layer in one direction: each step multiplies by two weights."""
+    data, of_input, of_hidden = shapes[:3]
+    if not (data and of_input and of_hidden):
+        return None
+    return (*data[:-1], of_hidden[-1]), 2 * prod(data[:-1]) * (prod(of_input) + prod(of_hidden))
+
+
+def _recurrent_grad(shapes: Shapes) -> tuple[Shape, int] | None:
+    """Return the gradient of a recurrent layer: of each product two."""
+    forward = _recurrent(shapes)
+    return (shapes[0] or (), 2 * forward[1]) if forward else None
+
+
 _PRODUCTS: Mapping[str, Callable[[Shapes], tuple[Shape, int] | None]] = {
     **dict.fromkeys(["aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::dot"], _two(0, 1)),
     **dict.fromkeys(["aten::_int_mm", "aten::_scaled_mm", "aten::vdot", "aten::chain_matmul"], _two(0, 1)),
@@ -99,6 +113,8 @@ _PRODUCTS: Mapping[str, Callable[[Shapes], tuple[Shape, int] | None]] = {
         ],
         _attention_grad,
     ),
+    "aten::mkldnn_rnn_layer": _recurrent,
+    "aten::mkldnn_rnn_layer_backward": _recurrent_grad,
 }
 # The places of stride, padding, dilation, transposed (-2: always) and groups; -1: absent.
 _CONVOLUTIONS: Mapping[str, tuple[int, int, int, int, int]] = {

@@ -92,6 +92,25 @@ def test_flops_of_attention_are_those_of_the_formulas_that_pytorch_has() -> None
     assert result_of(f"{name}_backward", [gradient, query, key, value])[1] == expected
 
 
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")  # of the switch of oneDNN
+def test_a_recurrent_layer_in_one_kernel_has_the_flops_of_its_products() -> None:
+    torch = pytest.importorskip("torch")
+    from pytest_opprof.frameworks.live.contract import Options
+    from pytest_opprof.frameworks.pytorch.live.backend import backend
+
+    layer = torch.nn.LSTM(8, 16, 2, bidirectional=True)
+    state = torch.zeros(4, 3, 16, requires_grad=True)
+    found = {}
+    for is_one_kernel in (True, False):
+        with torch.backends.mkldnn.flags(enabled=is_one_kernel), backend().collect(Options()) as log:
+            layer(torch.ones(5, 3, 8, requires_grad=True), (state, state))[0].sum().backward()
+        profile = log.freeze()
+        found[is_one_kernel] = profile.total.flops
+        assert ("LSTMGrad" in profile.op_names) is is_one_kernel
+    assert found[True] == found[False]
+
+
 REDUCED: list[Callable[[Any, Any], Any]] = [
     lambda t, x: x.sum(),
     lambda t, x: x.sum(1),
