@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,16 @@ from .opened import Profiles, opened
 from .reading import Asked
 from .remote import location
 
-_TAKES = {"kernels": ("name", "type", "top"), "breakdown": (), "ranges": ("name", "top")}
-"""Other lists, and which of the options of the list of ops they take."""
+TAKES: Mapping[str, Sequence[str]] = {
+    "output": (),
+    "kernels": ("name", "type", "top", "steps", "format"),
+    "breakdown": ("steps", "format"),
+    "ranges": ("name", "top", "steps", "format"),
+    "": show_ops.TAKES,
+}
+"""The flag of each answer (the list of ops has none), and the flags that the answer takes beside `READS`."""
+READS = ("file", *Asked.__dataclass_fields__)
+"""How to read the profile, for every answer."""
 _TOP = 10
 """Rows of a table, unless more are asked for."""
 
@@ -43,22 +52,20 @@ def add(commands: Any) -> None:
     show.add_argument("--format", choices=listing.FORMATS, default="table")
     output_help = "write an HTML page with all rows instead"
     show.add_argument("-o", "--output", type=Path, metavar="FILE.html", help=output_help)
-    show.set_defaults(run=_run)
+    show.set_defaults(run=partial(_run, show))
 
 
-def _run(arguments: argparse.Namespace) -> bool:
+def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> bool:
     """Print the ops of a profile, or write them as a page."""
-    if arguments.output:
+    listed = _asked_for(parser, arguments)
+    if listed == "output":
         return _page(arguments)
-    listed = next((flag for flag in _TAKES if getattr(arguments, flag)), "")
-    if arguments.top is None and "top" in _TAKES.get(listed, ("top",)):
+    if arguments.top is None:
         arguments.top = 0 if arguments.format in ("csv", "json") else _TOP
     by_site = arguments.aggregate_by in ("site", "dtype,site")
     profiles = opened(arguments.file, Asked.of(arguments, sites=by_site), Profiles).each
     for found, saved in profiles if by_site else ():
         reading.check_sites(found, saved)
-    if listed:
-        _refuse_others(arguments, listed)
     together, shown = (None, range(len(profiles))) if listed else show_ranks.answer(profiles, arguments)
     answers = [_answer(*profiles[index], arguments, listed) for index in shown]
     if not listed:
@@ -73,6 +80,29 @@ def _run(arguments: argparse.Namespace) -> bool:
     elif text := "\n\n".join(filter(None, [together, *answers])):
         print(text)
     return False
+
+
+def _asked_for(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> str:
+    """Return the answer that is asked for, a key of `TAKES`. Raises UsageError for a flag that would change nothing."""
+    changed = [name for name, value in vars(arguments).items() if value != parser.get_default(name)]
+    answer = next((name for name in TAKES if name in changed), "")
+    refused = [name for name in changed if name not in (answer, *READS, *TAKES[answer])]
+    if not refused:
+        return answer
+    flags = ", ".join(map(_flag, refused))
+    if answer == "output":
+        error = f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
+    else:
+        *takes, last = map(_flag, TAKES[answer])
+        subject = f"--{answer} is a list of its own: it" if answer else _flag(answer)
+        error = f"{subject} takes {', '.join(takes)} and {last}, not {flags}"
+    takers = {name: [_flag(other) for other in TAKES if name in TAKES[other]] for name in refused}
+    lines = [f"{_flag(name)} is for {' and '.join(others)}" for name, others in takers.items() if others]
+    raise UsageError(error + reading.listed_below(lines))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}" if name else "the list of ops"
 
 
 def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Namespace, listed: str) -> Any:
@@ -136,13 +166,6 @@ def _page(arguments: argparse.Namespace) -> bool:
     from ..report.html import page, profile_page, times
 
     page.check_name(arguments.output, "-o")
-    given = vars(arguments)
-    others = {**show_ops.OPTIONS, **dict.fromkeys(_TAKES, False), "format": "table"}
-    if other := [flag for flag, default in others.items() if given[flag] and given[flag] != default]:
-        flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
-        raise UsageError(
-            f"-o {arguments.output}: the page has all ops, and sorts and filters itself: leave out {flags}"
-        )
     asked = Asked.of(arguments, sites=arguments.rank != "all")
     (found, saved), *more = profiles = opened(arguments.file, asked, Profiles).each
     if more:
@@ -155,13 +178,3 @@ def _page(arguments: argparse.Namespace) -> bool:
     when = times.of(saved, timeline, is_chosen=arguments.steps is not None) if timeline else None
     page.write(arguments.output, profile_page.html(saved, str(arguments.file), when), "-o")
     return False
-
-
-def _refuse_others(arguments: argparse.Namespace, listed: str) -> None:
-    """Raise UsageError for options of the list of ops, which would change nothing."""
-    given, takes = vars(arguments), _TAKES[listed]
-    not_taken = {flag: default for flag, default in show_ops.OPTIONS.items() if flag not in takes}
-    if other := [flag for flag, default in not_taken.items() if given[flag] and given[flag] != default]:
-        refused = ", ".join(f"--{flag.replace('_', '-')}" for flag in other)
-        taken = "".join(f"--{flag}, " for flag in takes) + "--steps and --format"
-        raise UsageError(f"--{listed} is a list of its own: it takes {taken}, not {refused}")

@@ -20,17 +20,10 @@ from ..verdict import query
 from ..verdict.question import AggregateBy, Line, Question, Side, in_steps, ordering
 from . import reading
 
-OPTIONS: Mapping[str, object] = {
-    **dict.fromkeys(("input_dtype", "min_time", "max_time", "aggregate_by", "aggregate", "copy_time", "only_ops")),
-    **dict.fromkeys(("name", "type")),
-    "order_by": "time",
-    "side": "device",
-    "time": "end",
-    "top": None,
-}
-"""Options of this list, each with its default (None: nothing)."""
 _CHOOSE = ("name", "type", "input_dtype", "min_time", "max_time", "only_ops")
 """Options that choose single ops: where one is given, these are shown, else a row for each canonical op."""
+TAKES = (*_CHOOSE, "top", "order_by", "aggregate_by", "aggregate", "time", "side", "copy_time", "format")
+"""Flags that this list takes."""
 ALL = "-t 0 shows them"
 """How to see the rows below the top."""
 _LISTED = 8

@@ -327,13 +327,19 @@ def _in_markdown(column: Column, value: Any) -> str:
 
 
 def csv(tables: Sequence[Table]) -> str:
-    """Return tables of the same columns as one in CSV, safe to print, in the units of its header."""
+    """Return tables of the same columns as one in CSV, safe to print, in the units of its header.
+
+    Raises ValueError for a table with other columns: its values would stand under the header of the first one.
+    """
     lines = io.StringIO()
     write = csv_writer(lines, lineterminator="\n").writerow
-    for number, table in enumerate(tables):
-        columns = [at for at, column in enumerate(table.columns) if column.key]
-        if not number:
-            write([table.columns[at].key for at in columns])
+    header: list[str] = []
+    for table in tables:
+        columns = {at: column.key for at, column in enumerate(table.columns) if column.key}
+        if not header:
+            write(header := [*columns.values()])
+        if header != [*columns.values()]:
+            raise ValueError(f"CSV has one header, {header}, not {[*columns.values()]}")
         for row in table.rows:
             write([_in_csv(_plain(row[at])) for at in columns])
     return lines.getvalue().rstrip("\n")

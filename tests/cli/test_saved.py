@@ -352,7 +352,7 @@ class TestShow:
             "k<int>,conv1,4,800,200,",
         ]
         code, _, err = run("show", "a.json", "--kernels", "--by", "op", "--min-time", "1us", "--side", "host")
-        assert (code, "not --min-time, --aggregate-by, --side" in err) == (2, True)
+        assert (code, "not --aggregate-by, --min-time, --side\n" in err) == (2, True)
 
     def test_the_kernels_of_an_op_are_asked_for_by_its_canonical_or_raw_name(self, run: Run) -> None:
         for op in ("Conv", "Conv2D", "conv1"):

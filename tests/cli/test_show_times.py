@@ -145,7 +145,8 @@ def test_steps_that_have_no_times_choose_nothing(run: Run) -> None:
 
 def test_no_option_is_taken_in_silence(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run("show", "gpu.json", "--breakdown", "--op", "Conv", "-t", "5")
-    assert (code, "it takes --steps and --format, not --type, --top" in err) == (2, True)
+    assert (code, "it takes --steps and --format, not --top, --type\n" in err) == (2, True)
+    assert err.endswith("\n  --type is for --kernels and the list of ops\n")
     code, _, err = run("show", "gpu.json", "--ranges", "--by", "op")
     assert (code, "it takes --name, --top, --steps and --format, not --aggregate-by" in err) == (2, True)
     with pytest.raises(SystemExit):

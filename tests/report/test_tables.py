@@ -66,6 +66,8 @@ def test_tables_of_the_same_columns_are_one_file_of_csv_with_what_they_are_of() 
     rows = list(csv_module.DictReader(both.splitlines()))
     assert [row["rank"] + row["op"] for row in rows] == ["0Cast", "0MatMul", "1Cast", "1MatMul"]
     assert "rank" not in lines(TABLE.of({"rank": 0}), None)[0]
+    with pytest.raises(ValueError, match=r"^CSV has one header, \['rank', 'op', .*\], not \['op', "):
+        csv([TABLE.of({"rank": 0}), TABLE])
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
