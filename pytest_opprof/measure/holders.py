@@ -7,6 +7,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ from ..units import plural
 _MOST_STEPS: Final = 8
 _MOST_NODES: Final = 10_000
 CONTAINERS = (list, dict, set, deque)
+_LruCache: Final = type(lru_cache(int))
 _OURS = tuple(f"{__package__}.{name}" for name in ("holders", "leaks", "cycles"))
 
 
@@ -29,22 +31,37 @@ class Holder(NamedTuple):
     """The list, dict, set or deque that it is in."""
 
 
-def holder(thing: object, ours: Sequence[object] = ()) -> Holder:
-    """Return the path by which the program reaches *thing*, past the lists and dicts between."""
-    at, kind, seen = thing, "", {id(each) for each in ours}
-    container: Any = None
+def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = ()) -> Holder:
+    """Return the path by which the program reaches *thing*, past the lists and dicts between.
+
+    *left* are all objects that the call leaves behind. Many refer back to the thing, but none of them keeps it.
+    """
+    new, seen = frozenset(map(id, left)), {id(each) for each in ours} | {id(left)}
+    following: list[tuple[Any, Any]] = [(thing, None)]
+    spare = Holder("")
     for _ in range(_MOST_STEPS):
+        if not following:
+            break
+        at, container = following.pop(0)
+        container = at if container is None and at is not thing and isinstance(at, CONTAINERS) else container
+        seen |= {id(at), id(following), *map(id, following)}
         referrers = [each for each in gc.get_referrers(at) if id(each) not in seen and not _is_ours(each)]
+        seen.add(id(referrers))
         for each in referrers:  # no generator: its cell would hold *at*
             if named := _named(each, at):
-                return Holder(named + kind, container)
-        between = [each for each in referrers if not isinstance(each, FrameType)]
-        if not between:
-            return Holder("")
-        seen |= {id(at), id(referrers), id(between)}
-        at, kind = between[0], kind or f" ({type(between[0]).__name__})"
-        container = at if container is None and isinstance(at, CONTAINERS) else container
-    return Holder("")
+                kind = "" if at is thing else f" ({_kind(at)})"
+                if id(each) not in new or isinstance(each, FrameType):
+                    return Holder(named + kind, container)
+                spare = spare if spare.name else Holder(named + kind, container)
+        older = [(each, container) for each in referrers if id(each) not in new and not isinstance(each, FrameType)]
+        newer = [(each, container) for each in referrers if id(each) in new]
+        following = [*older, *following, *newer]
+        seen |= {id(older), id(newer)}
+    return spare
+
+
+def _kind(container: object) -> str:
+    return "lru_cache" if isinstance(container, _LruCache) else type(container).__name__
 
 
 def _is_ours(thing: object) -> bool:

@@ -168,9 +168,10 @@ def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
         snapshot = tracemalloc.take_snapshot() if own_trace else None
         if own_trace:
             tracemalloc.stop()
-        made = [each for each in gc.get_objects() if type(each) is kind]
+        left = gc.get_objects()
+        made = [each for each in left if type(each) is kind]
     if made:
-        found = holder(made[-1], [made])
+        found = holder(made[-1], [made], left)
         if held_by := found.name or autograd_graph():
             yield f"held by {held_by}{_grows(found.container, call)}"
     lines = Counter[str]()

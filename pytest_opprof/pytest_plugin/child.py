@@ -139,15 +139,16 @@ class Side:
         self._deselected += [item.nodeid for item in items]
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep the tests that both sides have, in their common order."""
-        tests = [TestRun.of(item) for item in items]
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Keep the tests that both sides have, in their common order: of those that no plugin, as --lf, deselected."""
+        tests = [TestRun.of(item) for item in session.items]
         described = [plain(self._described(tests))] if self._parent.told["describes"] else []
         wanted = self._parent.ask("tests", [test.nodeid for test in tests], self._errors, *described)
         if wanted["everything"]:
             self._measure_all(tests)
         order = {test: number for number, test in enumerate(wanted["tests"])}
-        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
+        chosen = (item for item in session.items if item.nodeid in order)
+        session.items[:] = sorted(chosen, key=lambda item: order[item.nodeid])
 
     def _described(self, tests: Sequence[TestRun]) -> Collection:
         """Describe the *tests* that have measurements; all, if none has a mark."""

@@ -123,18 +123,17 @@ class Hooks:
         """Print the backends, and the base of the comparison."""
         return self._measuring.header()
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Parse all marks before the first test runs. Raises pytest.UsageError with every error."""
-        self._measuring.read_marks(map(TestRun.of, items))
-
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember every collected test, since a plugin that splits the suite may not report deselected tests."""
         self._collected.add([id_of(item)])
 
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Remember the tests that will run: pytest-xdist adds their group to the ids of collected tests."""
+        """Remember the tests that will run (pytest-xdist adds their group to the ids of collected tests), and parse
+        their marks. Raises pytest.UsageError with every error.
+        """
         self._collected.add(map(id_of, session.items))
+        self._measuring.read_marks(map(TestRun.of, session.items))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:

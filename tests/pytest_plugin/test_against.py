@@ -157,7 +157,7 @@ def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pyte
     result.stdout.re_match_lines(
         [
             r"  CPU time: \S+ m?s \(HEAD: .*\), x\d+; no op ran in it",
-            r"opprof: 2 tests measured, 1 ok, 1 slower, times judged coarsely",
+            r"opprof: 2 tests measured, 1 ok, 1 slower, 2 without ops, times judged coarsely",
         ]
     )
 
@@ -742,6 +742,7 @@ def test_the_tests_that_failed_last_are_compared_again(repository: pytest.Pytest
     git(repository, "commit", "-qam", "tests")
     model(repository, "fake.launch('MatMul', device_ns=100_000)", "fake.launch('Cast')")
     repository.runpytest_inprocess(*AGAINST).assert_outcomes(failed=1, passed=1)
+    repository.runpytest_inprocess(*AGAINST, "--lf", "test_m.py").assert_outcomes(failed=1, deselected=1)
     repository.runpytest_inprocess(*AGAINST, "--lf").assert_outcomes(failed=1)
     model(repository, "fake.launch('MatMul', device_ns=100_000)")
     repository.runpytest_inprocess(*AGAINST, "--lf").assert_outcomes(passed=1)
