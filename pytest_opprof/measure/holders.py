@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from ..sites.code import Kind, kinds
 from ..units import plural
 
-# The longest path from an object to the one that a module, a class or a frame holds.
-_MOST_STEPS: Final = 8
+# The most objects that are looked for among all referrers: 40 ms each beside PyTorch.
+_MOST_LOOKS: Final = 40
 _MOST_NODES: Final = 10_000
 CONTAINERS = (list, dict, set, deque)
 _LruCache: Final = type(lru_cache(int))
@@ -28,7 +28,7 @@ class Holder(NamedTuple):
     name: str
     """``model.history (list)``; empty if unknown."""
     container: Any = None
-    """The list, dict, set or deque that it is in."""
+    """The list, dict, set or deque that keeps it."""
 
 
 def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = ()) -> Holder:
@@ -36,27 +36,33 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
 
     *left* are all objects that the call leaves behind. Many refer back to the thing, but none of them keeps it.
     """
-    new, seen = frozenset(map(id, left)), {id(each) for each in ours} | {id(left)}
-    following: list[tuple[Any, Any]] = [(thing, None)]
-    spare = Holder("")
-    for _ in range(_MOST_STEPS):
+    new, spare = frozenset(map(id, left)), Holder("")
+    following: list[Any] = [thing]
+    containers: dict[int, Any] = {id(thing): None}
+    # All that refers to things because of this search; kept, since a later object may get the id of a freed one.
+    own: list[object] = [*ours, left, following, containers]
+    for _ in range(_MOST_LOOKS):
         if not following:
             break
-        at, container = following.pop(0)
-        container = at if container is None and at is not thing and isinstance(at, CONTAINERS) else container
-        seen |= {id(at), id(following), *map(id, following)}
+        at = following.pop(0)
+        container = containers[id(at)]
+        if isinstance(at, CONTAINERS) and at is not thing and (container is None or id(container) in new):
+            container = at  # one that is left behind does not grow
+        own.append(at)
+        seen = {id(own), *map(id, own)}
         referrers = [each for each in gc.get_referrers(at) if id(each) not in seen and not _is_ours(each)]
-        seen.add(id(referrers))
         for each in referrers:  # no generator: its cell would hold *at*
-            if named := _named(each, at):
+            named, owner = _named(each, at)
+            if named:
                 kind = "" if at is thing else f" ({_kind(at)})"
-                if id(each) not in new or isinstance(each, FrameType):
+                if id(owner) not in new or isinstance(owner, FrameType):
                     return Holder(named + kind, container)
                 spare = spare if spare.name else Holder(named + kind, container)
-        older = [(each, container) for each in referrers if id(each) not in new and not isinstance(each, FrameType)]
-        newer = [(each, container) for each in referrers if id(each) in new]
-        following = [*older, *following, *newer]
-        seen |= {id(older), id(newer)}
+        between = [each for each in referrers if id(each) not in containers and not isinstance(each, FrameType)]
+        containers |= dict.fromkeys(map(id, between), container)
+        following += between
+        following.sort(key=lambda each: id(each) in new)  # what was there before comes first
+        own += [referrers, between]
     return spare
 
 
@@ -68,22 +74,24 @@ def _is_ours(thing: object) -> bool:
     return isinstance(thing, FrameType) and thing.f_globals.get("__name__") in _OURS
 
 
-def _named(holder: Any, thing: object) -> str:
-    """Return the name by which a module, a class, an instance or a frame holds *thing*; empty for other holders."""
+def _named(holder: Any, thing: object) -> tuple[str, object]:
+    """Return the name by which a module, a class, an instance or a frame holds *thing*, and this owner; for other
+    holders an empty name.
+    """
     if isinstance(holder, FrameType):
-        return f"{holder.f_code.co_name} at {relative(holder.f_code.co_filename)}:{holder.f_lineno}"
+        return f"{holder.f_code.co_name} at {relative(holder.f_code.co_filename)}:{holder.f_lineno}", holder
     if isinstance(holder, dict):  # of the names of a module or class, or of the attributes of an instance
         names = [key for key, value in list(holder.items()) if value is thing and isinstance(key, str)]
         owners = [each for each in gc.get_referrers(holder) if getattr(each, "__dict__", None) is holder]
         if not owners or not names:
-            return ""
+            return "", holder
         owner = owners[0]
-        return f"{owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__}.{names[0]}"
+        return f"{owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__}.{names[0]}", owner
     attributes = dict(getattr(holder, "__dict__", {}))
     for each in type(holder).__mro__:
         attributes |= {name: getattr(holder, name, None) for name in getattr(each, "__slots__", ())}
     names = [name for name, value in attributes.items() if value is thing]
-    return f"{getattr(holder, '__qualname__', type(holder).__name__)}.{names[0]}" if names else ""
+    return f"{getattr(holder, '__qualname__', type(holder).__name__)}.{names[0]}" if names else "", holder
 
 
 def line_that_fills(container: Any, call: Callable[[], object]) -> str:

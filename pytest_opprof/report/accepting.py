@@ -35,20 +35,25 @@ class Accepting:
     """Whether --opprof-python asked for calls of Python functions, which only a run with it records."""
     by: Literal["baseline", "commit", "nothing"]
     """How to accept a regression. Two saved files are compared without a way."""
+    leaks: bool = False
+    """Whether --opprof-leaks asked for leaks, which only a run with it records."""
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Accepting:
         """Return how changes are accepted in a run that is going on."""
-        return cls(settings.rank.pytest, bool(settings.python), "commit" if settings.against else "baseline")
+        by: Literal["baseline", "commit"] = "commit" if settings.against else "baseline"
+        return cls(settings.rank.pytest, bool(settings.python), by, settings.leaks)
 
     @classmethod
     def of_run(cls, run: RunResult) -> Accepting:
         """Return how changes of a stored run are accepted."""
-        return cls(run.pytest, run.python, "commit" if run.accept else "nothing" if run.against else "baseline")
+        by: Literal["baseline", "commit", "nothing"]
+        by = "commit" if run.accept else "nothing" if run.against else "baseline"
+        return cls(run.pytest, run.python, by, run.leaks)
 
     def update(self, test: str = "", *, new: bool = False) -> str:
         """Return the command that records the baselines of *test* or of all tests, or only *new* ones."""
-        flags = f"--opprof-update{'-new' * new}{' --opprof-python' * self.python}"
+        flags = f"--opprof-update{'-new' * new}{' --opprof-python' * self.python}{' --opprof-leaks' * self.leaks}"
         return command(test, flags, self.pytest) if test else f"{self.pytest} {flags}"
 
     def update_failing(self, run: RunResult) -> str:

@@ -46,6 +46,7 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         "\n".join(dict.fromkeys(run.accept for run in runs if run.accept)),
         runs[0].pytest,
         any(run.python for run in runs),
+        any(run.leaks for run in runs),
         causes_of(tests),
     )
 

@@ -58,6 +58,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     pytest: Annotated[str, Meta(description="The command that starts pytest on all ranks.")] = "pytest"
     python: Annotated[bool, Meta(description="Whether --opprof-python asked for calls of Python functions.")] = False
+    leaks: Annotated[bool, Meta(description="Whether --opprof-leaks asked for leaks.")] = False
     causes: Annotated[
         list[Cause],
         Meta(description="The changes over all tests: worse ones first, those of the most tests first."),
@@ -82,6 +83,7 @@ def run_of(
     pytest: str = "pytest",
     *,
     python: bool = False,
+    leaks: bool = False,
 ) -> RunResult:
     """Return the result of a run."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
@@ -101,6 +103,7 @@ def run_of(
         accept,
         pytest,
         python,
+        leaks,
         causes_of(tests),
     )
 

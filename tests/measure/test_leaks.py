@@ -8,12 +8,13 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pytest_opprof.measure.leaks import CALLS, LEAST_BYTES, WARMUPS, Left, left_by
+from pytest_opprof.measure.leaks import CALLS, LEAST_BYTES, LEAST_EQUAL_BYTES, WARMUPS, Left, left_by
 
 
 class Handler:
@@ -60,6 +61,36 @@ def test_an_object_is_named_by_its_type_its_holder_and_the_line_that_made_it() -
     assert "test_leaks.py:" in made
 
 
+class Part:
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+
+
+class Whole:
+    """Its parts refer back to it, as nodes of a tree do."""
+
+    def __init__(self) -> None:
+        self.parts = [Part(self)]
+
+
+@cache
+def remembered(whole: Whole) -> Whole:
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("call", "holder"),
+    [
+        (lambda: ENGINE.handlers.append(Whole()), "Engine.handlers (list)"),
+        (lambda: ENGINE.seen.update({(Whole, len(ENGINE.seen)): Whole()}), "Engine.seen (dict)"),
+        (lambda: remembered(Whole()), f"{__name__}.remembered (lru_cache)"),
+    ],
+)
+def test_the_holder_is_no_object_that_is_itself_left_behind(call: Callable[[], object], holder: str) -> None:
+    held, _ = left_by(call).where
+    assert held.startswith(f"held by {holder}, which grows at ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("container", ["handlers", "results"])
 @pytest.mark.parametrize("thing", [lambda: np.zeros(3), lambda: 1e6 + len(ENGINE.handlers), lambda: b"x" * 99])
@@ -101,6 +132,10 @@ def test_a_dict_that_keeps_results_is_found() -> None:
 def test_memory_is_told_where_it_is_more_than_an_allocator_rounds() -> None:
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_BYTES))).nbytes >= 8 * LEAST_BYTES
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(8))).nbytes == 0
+    # The same in each call: no rounding.
+    assert left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_EQUAL_BYTES // 4))).nbytes > LEAST_EQUAL_BYTES
+    sizes = iter(range(LEAST_EQUAL_BYTES, LEAST_BYTES // 8))
+    assert left_by(lambda: ENGINE.handlers.append(np.zeros(next(sizes)))).nbytes == 0
 
 
 def test_growth_that_ends_is_no_leak() -> None:

@@ -25,8 +25,9 @@ def every_output(*tests: TestRecord, **known: object) -> list[str]:
 
 
 def test_every_output_has_the_command_of_the_launcher_and_the_flags_of_the_run() -> None:
-    for text in every_output(record_of("t.py::test_a", *CAST), pytest="srun -n 4 python -m pytest", python=True):
-        assert "srun -n 4 python -m pytest t.py::test_a --opprof-update --opprof-python" in text
+    of = {"pytest": "srun -n 4 python -m pytest", "python": True, "leaks": True}
+    for text in every_output(record_of("t.py::test_a", *CAST), **of):
+        assert "srun -n 4 python -m pytest t.py::test_a --opprof-update --opprof-python --opprof-leaks" in text
 
 
 def test_against_a_revision_every_output_tells_of_the_line_for_a_commit_after_the_limit() -> None:
