@@ -27,7 +27,7 @@ from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
 from ..python_calls import causes
 from ..python_calls.counted import PythonCalls
-from ..python_calls.names import other_versions
+from ..python_calls.names import PYTHON, differing, other_versions
 from ..report import failure
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.window_result import BODY, SitesByOp, WindowNumbers
@@ -36,7 +36,7 @@ from ..sites.shown import Shown
 from ..units import plural
 from ..verdict.budgets import Budget
 from ..verdict.compare import compare_counts_first, unseen, without_first_uses
-from ..verdict.quantities import COARSE, WITH_LINES
+from ..verdict.quantities import COARSE, FACTS, PYTHON_CALLS, WITH_LINES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
@@ -482,9 +482,20 @@ def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_aske
         return window
     if not base.python and base.ops and not is_asked:
         return window
+    differ = differing(base.python, python.versions)
     why = other_versions(base.python, python.versions) if base.python else "the baseline has none"
-    update = f"record them with pytest --opprof-update{' --opprof-python' if is_asked else ''}"
-    return window.with_remark(f"calls of Python functions not compared: {why}; {update}") if why else window
+    if not why:
+        return window
+    advice = f"record them with pytest --opprof-update{' --opprof-python' if is_asked else ''}"
+    before, now = base.facts.get(PYTHON_CALLS), window.numbers.fact_ranges.get(PYTHON_CALLS)
+    gate = FACTS[PYTHON_CALLS].gate
+    if gate is None or before is None or now is None or gate.direction(before, now) <= 0:
+        return window.with_remark(f"calls of Python functions not compared: {why}; {advice}")
+    if PYTHON not in differ:  # another Python has other functions
+        advice = f"opprof_sites_show = {' '.join(differ)} in the ini file compares them all the same, or {advice}"
+    return window.with_remark(
+        f"calls of Python functions: {now.most:,} (baseline: {before.most:,}), not judged: {why}; {advice}"
+    )
 
 
 def profiles_of(windows: Iterable[Window]) -> dict[str, OpProfile]:

@@ -50,7 +50,7 @@ def _settings(config: pytest.Config) -> Settings:
         else None,
         noise=_noise(_value(config, "noise") or "warn"),
         against=_against(config),
-        against_python=config.option.opprof_against_python or "",
+        against_python=_program(config.option.opprof_against_python or "", config.invocation_params.dir),
         serialize=bool(_value(config, "serialize")),
         top=checked_count(_value(config, "top") or "5", "--opprof-top", 0),
         everything=bool(_value(config, "all")),
@@ -186,6 +186,11 @@ def _traces(config: pytest.Config) -> Path | None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--opprof-traces: {folder} is a file; name a folder")
     return folder
+
+
+def _program(name: str, folder: Path) -> str:
+    """Return the name of a program, or its path as seen from all folders: sides run in others than the user."""
+    return name if name == Path(name).name or not name else str(folder / name)
 
 
 def _against(config: pytest.Config) -> str:

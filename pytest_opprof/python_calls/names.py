@@ -18,13 +18,17 @@ def is_glob(name: str) -> bool:
     return any(character in name for character in "*?[")
 
 
-def other_versions(before: Mapping[str, str], now: Mapping[str, str], then: str = "baseline") -> str:
-    """Return in words the versions that differ; empty if calls may be compared. *then* names the base.
+def differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names of both sides that have other versions.
 
     A package that only one side calls does not count: that is a change of the code under test.
     """
-    differ = [name for name in now if name in before and before[name] != now[name]]
-    return ", ".join(f"{name} {now[name]} ({then}: {before[name]})" for name in sorted(differ))
+    return sorted(name for name in now if name in before and before[name] != now[name])
+
+
+def other_versions(before: Mapping[str, str], now: Mapping[str, str], then: str = "baseline") -> str:
+    """Return in words the versions that differ; empty if calls may be compared. *then* names the base."""
+    return ", ".join(f"{name} {now[name]} ({then}: {before[name]})" for name in differing(before, now))
 
 
 def matching(name: str, functions: Collection[str]) -> bool:

@@ -408,7 +408,7 @@ def test_a_package_that_both_sides_import_from_one_place_is_an_error(
 @pytest.mark.processes
 def test_another_python_for_the_revision(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
-    result = run(repository, f"--opprof-against-python={sys.executable}")
+    result = run(repository, f"--opprof-against-python={os.path.relpath(sys.executable, repository.path)}")
     result.assert_outcomes(failed=1, deselected=1)
     result = run(repository, "--opprof-against-python=/no/such/python")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

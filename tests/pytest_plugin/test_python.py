@@ -14,6 +14,7 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.sampled import Sampler
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.range import Range
+from pytest_opprof.python_calls import tally
 
 from ..conftest import looks
 
@@ -150,10 +151,29 @@ def test_a_baseline_of_another_python_is_not_compared_and_that_is_said(
     path.write_text(path.read_text().replace(here, '"python": "3.9"'))
     result = tokenizer(ONE_BY_ONE, "--opprof", "-v")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*calls of Python functions not compared: python 3.* (baseline: 3.9)*"])
+    result.stdout.fnmatch_lines(
+        ["*calls of Python functions: [1-9]* (baseline: [1-9]*), not judged: python 3.* (baseline: 3.9); record them *"]
+    )
     tokenizer(ONE_BY_ONE, "--opprof-update").assert_outcomes(passed=1)
     assert here in path.read_text()
     assert window(pytester, ".json")["facts"]["python_calls"] > 100  # type: ignore[operator]
+
+
+def test_more_calls_with_another_version_of_a_package_are_said_with_the_way_to_compare_them(
+    pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
+    here = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    path.write_text(path.read_text().replace(json.dumps(here), json.dumps({"django": "4.2.1", **here})))
+    monkeypatch.setattr(tally, "versions", lambda names, own: {"django": "4.2.2", **here})
+    result = tokenizer(ONE_BY_ONE, "--opprof", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*calls of Python functions: [1-9]* (baseline: [1-9]*), not judged: django 4.2.2 (baseline: 4.2.1);"
+            " opprof_sites_show = django in the ini file compares them all the same, or record them with *"
+        ]
+    )
 
 
 def test_a_baseline_without_counts_is_said(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
