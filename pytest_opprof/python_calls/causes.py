@@ -91,7 +91,8 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
         calls = now.functions.get(first.function, first.calls) if alone and first.function in grew else first.calls
         verb = "calls" if first.direct else "leads to"
         known = before if first.function in grew else None
-        said = f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known)}"
+        in_all = now.functions.get(first.function, calls)
+        said = f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known, in_all)}"
         if first.function not in grew and (led := _leads_to(at, more)):
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
         if not found:
@@ -176,7 +177,10 @@ def _at(edge: CallingLine) -> str:
     return f"{edge.line.file}:{edge.line.line}"
 
 
-def _times(name: str, calls: int, before: Before | None) -> str:
+def _times(name: str, calls: int, before: Before | None, in_all: int | None = None) -> str:
+    """Return the *calls* of a function from one line in words; a baseline has those *in_all*, from every line."""
+    if before is not None and in_all not in (None, calls):
+        return f"`{name}` {plural_times(calls)} ({in_all:,} in all, {before.then}: {before.said(name)})"
     return f"`{name}` {plural_times(calls)}{_base(name, before)}"
 
 

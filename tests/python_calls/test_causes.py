@@ -169,3 +169,15 @@ def test_a_call_that_was_there_before_says_what_it_leads_to_now_and_lines_of_its
         "`total` at tokenization.py:4 calls `pool.map` once, which leads to `threading.Thread.start` 20 times"
         " (baseline: 0); 1 more function (+90 calls) follows from it"
     ]
+
+
+def test_of_a_function_that_several_lines_call_the_baseline_is_compared_with_all_its_calls():
+    now = PythonCalls(
+        functions={"memory.ls": 1, "memory.info": 62, "str.startswith": 362},
+        own=("memory.ls", "memory.info"),
+        lines=(edge(119, "ls", "str.startswith", 300), edge(143, "info", "str.startswith", 62)),
+    )
+    assert of_calls(Before({"memory.ls": 1, "memory.info": 62, "str.startswith": 305}), now) == [
+        "`ls` at tokenization.py:119 calls `str.startswith` 300 times (362 in all, baseline: 305)",
+        "`info` at tokenization.py:143 calls `str.startswith` 62 times (362 in all, baseline: 305)",
+    ]
