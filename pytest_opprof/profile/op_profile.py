@@ -26,7 +26,7 @@ from .op_key import CallSite, OpKey
 
 # In place of a step: a remark on the whole.
 ALWAYS = -1
-About = Literal["ops", "lines", "processes"]
+About = Literal["ops", "lines", "processes", "compilations"]
 # The quantities with lines in `OpProfile.fact_sites`.
 WITH_SITES = ("grad_nodes", "allocations", "program_ops")
 # The quantities of `OpProfile.counts` that are no sum: a step has the value of its largest interval.
@@ -35,7 +35,9 @@ OF_THE_MOST = frozenset(["temporary_memory"])
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A remark for the user, and its subject: missing source lines, or other processes whose ops are not seen."""
+    """A remark for the user, and its subject: missing source lines, other processes whose ops are not seen, or why
+    something was compiled again.
+    """
 
     text: str
     about: About = "ops"

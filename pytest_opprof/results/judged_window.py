@@ -24,7 +24,16 @@ from ..verdict.changed import titles
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
-from ..verdict.quantities import CPU_TIME, FACTS, LOOP_ITERATIONS, OF_PYTHON, PYTHON_CALLS, WITH_LINES, with_lines
+from ..verdict.quantities import (
+    CPU_TIME,
+    FACTS,
+    LOOP_ITERATIONS,
+    OF_PYTHON,
+    PYTHON_CALLS,
+    RECOMPILATIONS,
+    WITH_LINES,
+    with_lines,
+)
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Verdict
 from .acceptance import TRAILER, Acceptance
@@ -198,7 +207,12 @@ class JudgedWindow:
     @property
     def remarks(self) -> list[str]:
         """Remarks: the backend's, accepted changes, and improvements; the table of a window that fails has these."""
-        said_by_backend = (*(each.text for each in self.numbers.remarks), *self.said)
+        # Why the same was compiled again as in the baseline is no news; JAX's reasons may be 27 lines a test.
+        compiles_more = self.diff is None or any(
+            row.op == RECOMPILATIONS and row.verdict.does_more for row in self.diff.rows
+        )
+        of_backend = [each for each in self.numbers.remarks if compiles_more or each.about != "compilations"]
+        said_by_backend = (*(each.text for each in of_backend), *self.said)
         if self.diff is None:
             # A leak on every call is worth a line even if no limit forbids it.
             return [*said_by_backend, *dict.fromkeys(self.numbers.explained.values())]

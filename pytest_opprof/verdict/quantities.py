@@ -131,6 +131,7 @@ _MORE_BYTES = Gate(
 MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=1024)
 
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
+RECOMPILATIONS = "recompilations"
 # Quantities that a separate round counts; they depend on the versions of Python and of the packages called.
 OF_PYTHON = (PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS)
 # In 1,939 tests of pandas, scikit-learn and SciPy, calls of Python functions are equal in three processes. An unrelated
@@ -187,7 +188,7 @@ _TABLE = (
         needs="python",
     ),
     Quantity(
-        name="recompilations",
+        name=RECOMPILATIONS,
         text="functions compiled again",
         of_window=lambda window: window.counted("recompilations"),
         # A decrease means little: a function that an earlier test compiled is not compiled here.

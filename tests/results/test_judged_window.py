@@ -191,3 +191,18 @@ def test_memory_that_follows_its_leak_in_the_order_of_findings_stands_below_it_t
         ("left behind by each call: 2 (budget: 0)", False),
         ("  memory held at the end: 16 KiB (budget: 0 B)", True),
     ]
+
+
+@pytest.mark.parametrize(("before", "now", "is_said"), [(None, 3, True), (1, 3, True), (3, 3, False), (3, 1, False)])
+def test_why_something_was_compiled_again_is_said_unless_the_base_compiled_it_as_often(
+    before: int | None, now: int, is_said: bool
+) -> None:
+    log = EventLog(ENVIRONMENT)
+    log.remark("traced f again: another shape", about="compilations")
+    log.remark("one thread")
+    numbers = WindowNumbers.of("body", assemble([(log.freeze(), {0: 0})], [1]))
+    facts = [{"recompilations": Range(number)} for number in (before or 0, now)]
+    diff = None if before is None else compare(({}, facts[0]), ({}, facts[1]), UNTIMED, STORED)
+    remarks = JudgedWindow(numbers, diff=diff).remarks
+    assert ("traced f again: another shape" in remarks) is is_said
+    assert "one thread" in remarks

@@ -134,7 +134,7 @@ class MindSporeBackend(Backend):
 
         def again(why: str) -> None:
             compiled[log.interval] = compiled.get(log.interval, 0) + 1
-            log.remark(why)
+            log.remark(why, about="compilations")
 
         compiled = dict[int, int]()
         log = EventLog(Environment((("mindspore", mindspore.__version__),)), mark, _is_known, options.chains)

@@ -102,7 +102,7 @@ class JaxBackend(Backend):
 
         def missed(function: str, why: str) -> None:
             again[log.interval] = again.get(log.interval, 0) + 1
-            log.remark(f"JAX traced {function} again, in the same test: {why}")
+            log.remark(f"JAX traced {function} again, in the same test: {why}", about="compilations")
 
         def made(ns: int, function: str) -> None:
             if function != FUNCTION:
