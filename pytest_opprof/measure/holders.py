@@ -82,11 +82,12 @@ def _named(holder: Any, thing: object) -> tuple[str, object]:
         return f"{holder.f_code.co_name} at {relative(holder.f_code.co_filename)}:{holder.f_lineno}", holder
     if isinstance(holder, dict):  # of the names of a module or class, or of the attributes of an instance
         names = [key for key, value in list(holder.items()) if value is thing and isinstance(key, str)]
-        owners = [each for each in gc.get_referrers(holder) if getattr(each, "__dict__", None) is holder]
-        if not owners or not names:
-            return "", holder
-        owner = owners[0]
-        return f"{owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__}.{names[0]}", owner
+        for owner in gc.get_referrers(holder) if names else ():
+            if isinstance(owner, type) and vars(owner).get(names[0]) is thing:  # whose __dict__ is a proxy
+                return f"{owner.__name__}.{names[0]}", owner
+            if getattr(owner, "__dict__", None) is holder:
+                return f"{owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__}.{names[0]}", owner
+        return "", holder
     attributes = dict(getattr(holder, "__dict__", {}))
     for each in type(holder).__mro__:
         attributes |= {name: getattr(holder, name, None) for name in getattr(each, "__slots__", ())}

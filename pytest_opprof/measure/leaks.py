@@ -97,7 +97,10 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
             for held_by, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
                 objects[kind] = objects.get(kind, 0) + number
                 where.append(f"held by {held_by}")
-    return Left(objects, least["allocated_bytes"], tuple(where))
+    nbytes = least["allocated_bytes"]
+    if 0 < nbytes <= LEAST_BYTES and not objects:
+        nbytes = _growth(call)[0]["allocated_bytes"]  # a cache of a few entries is full by now
+    return Left(objects, nbytes, tuple(where))
 
 
 def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, int]]:
@@ -125,7 +128,7 @@ def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, i
     # calls of four may free what others left (seen: +0, +2, +3, +0 where each call keeps a list).
     least = {name: max(each[2 if name == "blocks" else 1], 0) for name, each in zip(InUse._fields, grown)}
     of_bytes = grown[InUse._fields.index("allocated_bytes")]
-    are_equal = of_bytes[0] == of_bytes[2] or of_bytes[1] == of_bytes[3]
+    are_equal = of_bytes[0] >= 0 and (of_bytes[0] == of_bytes[2] or of_bytes[1] == of_bytes[3])
     if least["allocated_bytes"] <= (LEAST_EQUAL_BYTES if are_equal else LEAST_BYTES):
         least["allocated_bytes"] = 0
     return least, finalized
@@ -206,7 +209,8 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
     for each, _, more in grown:
         newest = list(each.values() if isinstance(each, dict) else each)[-more:]
         if not all(isinstance(one, _WEAK) for one in newest) and (name := holder(each, [sizes, grown]).name):
-            held_by = f"{name} ({type(each).__name__}){_grows(each, call)}"
+            kind = "" if name.endswith(")") else f" ({type(each).__name__})"  # an lru_cache has its kind
+            held_by = f"{name}{kind}{_grows(each, call)}"
             found.append((held_by, _name(type(newest[-1])), more))
     return found
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 
 import pytest
 
@@ -151,7 +152,8 @@ class Against:
             report.result = []
             self._config.hook.pytest_collectreport(report=report)
         if terminal_reporter := self._config.pluginmanager.get_plugin("terminalreporter"):
-            terminal_reporter.pytest_deselected(collection.deselected)
+            # Other plugins read attributes of all that pytest counts.
+            terminal_reporter.pytest_deselected([SimpleNamespace(nodeid=each) for each in collection.deselected])
         self._tests, self._everything = collection.tests, collection.everything
         session.testscollected = len(self._tests)
         self._summary.marked = bool(self._tests)

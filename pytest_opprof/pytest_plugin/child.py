@@ -114,7 +114,8 @@ class Side:
 
     def __init__(self, config: pytest.Config, parent: Parent) -> None:
         # Both sides run all tests; the run that compares stops at the first that fails.
-        config.option.stepwise = config.option.stepwise_skip = False
+        for flag in ("stepwise", "stepwise_skip", "stepwise_reset"):
+            setattr(config.option, flag, False)
         self._config = config
         self._parent = parent
         self._reports: list[dict[str, Any]] = []
@@ -122,6 +123,7 @@ class Side:
         self._modules: list[dict[str, Any]] = []
         """The reports of modules that failed or were skipped."""
         self._deselected: list[str] = []
+        self._is_collected = False
 
     def turn(self) -> None:
         """Wait for this side's turn to run a round."""
@@ -139,8 +141,15 @@ class Side:
         self._deselected += [item.nodeid for item in items]
 
     @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self) -> None:
+        """Note that the tests are collected: without the requested ones pytest raises an error before."""
+        self._is_collected = True
+
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Keep the tests that both sides have, in their common order: of those that no plugin, as --lf, deselected."""
+        if not self._is_collected:
+            return  # pytest calls this also while an error ends the collection
         tests = [TestRun.of(item) for item in session.items]
         described = [plain(self._described(tests))] if self._parent.told["describes"] else []
         wanted = self._parent.ask("tests", [test.nodeid for test in tests], self._errors, *described)

@@ -118,7 +118,7 @@ def _counted(records: Sequence[TestRecord], against: str) -> str:
     ok = sum(record.status == "ok" for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
     if idle := sum(bool(record.windows) and not any(window.ops for window in record.windows) for record in records):
-        parts.append(f"{idle} without ops")
+        parts.append(f"{idle} without ops{' (opprof backends says which can run here)' * (idle == len(records))}")
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}

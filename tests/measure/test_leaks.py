@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -69,6 +70,8 @@ class Part:
 class Whole:
     """Its parts refer back to it, as nodes of a tree do."""
 
+    every: ClassVar[list[Whole]] = []
+
     def __init__(self) -> None:
         self.parts = [Part(self)]
 
@@ -83,6 +86,7 @@ def remembered(whole: Whole) -> Whole:
     [
         (lambda: ENGINE.handlers.append(Whole()), "Engine.handlers (list)"),
         (lambda: ENGINE.seen.update({(Whole, len(ENGINE.seen)): Whole()}), "Engine.seen (dict)"),
+        (lambda: Whole.every.append(Whole()), "Whole.every (list)"),
         (lambda: remembered(Whole()), f"{__name__}.remembered (lru_cache)"),
     ],
 )
@@ -136,6 +140,21 @@ def test_memory_is_told_where_it_is_more_than_an_allocator_rounds() -> None:
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_EQUAL_BYTES // 4))).nbytes > LEAST_EQUAL_BYTES
     sizes = iter(range(LEAST_EQUAL_BYTES, LEAST_BYTES // 8))
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(next(sizes)))).nbytes == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [5, 16])
+def test_memory_that_a_later_call_frees_is_no_leak(most: int) -> None:
+    ring = deque[object](maxlen=most)
+    calls = iter(range(1000))
+
+    def call() -> None:
+        if most == 5 and next(calls) % 5 == 0:
+            ring.clear()
+        ring.append(np.zeros(LEAST_EQUAL_BYTES // 4))
+
+    for _ in range(5):
+        assert left_by(call) == Left({})
 
 
 def test_growth_that_ends_is_no_leak() -> None:

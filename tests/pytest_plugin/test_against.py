@@ -157,7 +157,7 @@ def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pyte
     result.stdout.re_match_lines(
         [
             r"  CPU time: \S+ m?s \(HEAD: .*\), x\d+; no op ran in it",
-            r"opprof: 2 tests measured, 1 ok, 1 slower, 2 without ops, times judged coarsely",
+            r"opprof: 2 tests measured, 1 ok, 1 slower, 2 without ops .*, times judged coarsely",
         ]
     )
 
@@ -724,6 +724,29 @@ def test_an_error_in_the_command_or_in_a_conftest_is_said_with_its_cause(
     result = run(repository, argument)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([said.replace("ERROR: * ", "ERROR: *", 1)])
+
+
+class ReadsAllStats:
+    """As the plugin of Hypothesis does."""
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        self.found = [vars(each) for reports in terminalreporter.stats.values() for each in reports]
+
+
+@pytest.mark.processes
+def test_deselected_tests_are_objects_as_other_plugins_expect(repository: pytest.Pytester) -> None:
+    reads = ReadsAllStats()
+    result = repository.runpytest_inprocess(*AGAINST, plugins=[reads])
+    result.assert_outcomes(passed=1, deselected=1)
+    assert {"nodeid": "test_m.py::test_idle"} in reads.found
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("also", [[], ["test_m.py::test_a"]])
+def test_a_test_that_there_is_not_is_an_error(repository: pytest.Pytester, also: list[str]) -> None:
+    result = run(repository, *also, "test_m.py::test_none")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *not found: *test_none*"])
 
 
 @pytest.mark.processes
