@@ -352,9 +352,9 @@ def test_random(number):
 def test_skipped(): pass
 def test_skips(): pytest.skip("not now")
 """
+# A plugin, as pytest-randomly is: a seed for each process that gets none.
 SEEDING = """\
 import random, pytest
-# As pytest-randomly does: a seed for each process that gets none.
 def pytest_addoption(parser):
     parser.addoption("--randomly-seed", default="default")
 def pytest_configure(config):
@@ -369,14 +369,16 @@ def seeded(request):
 @pytest.mark.slow
 @pytest.mark.processes
 def test_both_sides_have_the_seed_of_pytest_randomly_and_skips_are_told(repository: pytest.Pytester) -> None:
-    (repository.path / "conftest.py").write_text(SEEDING)
+    (repository.path / "seeding.py").write_text(SEEDING)
     (repository.path / "test_m.py").write_text(RANDOM)
     git(repository, "add", "-A")
     git(repository, "commit", "-qm", "random sizes")
-    run(repository, "--opprof-all", "-v", "-p", "cacheprovider").assert_outcomes(passed=5, skipped=2)
-    # The results of that run are those of the base, and those of another seed are not.
-    run(repository, "--opprof-all", "-v", "-p", "cacheprovider").assert_outcomes(passed=5, skipped=2)
-    run(repository, "--opprof-all", "--randomly-seed=7").assert_outcomes(passed=5, skipped=2)
+    repository.syspathinsert()
+    # The results of the first run are those of the base, and those of another seed are not.
+    for arguments in (("-p", "cacheprovider"), ("-p", "cacheprovider"), ("--randomly-seed=7",)):
+        result = run(repository, "--opprof-all", "-v", "-p", "seeding", *arguments)
+        result.assert_outcomes(passed=5, skipped=2)
+        result.stdout.fnmatch_lines(["opprof: 5 tests measured, 5 ok, *"])
 
 
 @pytest.mark.slow
