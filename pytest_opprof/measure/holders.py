@@ -26,9 +26,15 @@ class Holder(NamedTuple):
     """The path by which the program reaches a thing."""
 
     name: str
-    """``model.history (list)``; empty if unknown."""
+    """``model.history``; empty if unknown."""
+    kind: str = ""
+    """Of the object with this name: ``list``; empty if that is the thing itself."""
     container: Any = None
     """The list, dict, set or deque that keeps it."""
+
+    def __str__(self) -> str:
+        """Return both: ``model.history (list)``."""
+        return f"{self.name} ({self.kind})" if self.kind else self.name
 
 
 def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = ()) -> Holder:
@@ -54,20 +60,17 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         for each in referrers:  # no generator: its cell would hold *at*
             named, owner = _named(each, at)
             if named:
-                kind = "" if at is thing else f" ({_kind(at)})"
+                kind = "lru_cache" if isinstance(at, _LruCache) else type(at).__name__
+                found = Holder(named, "" if at is thing else kind, container)
                 if id(owner) not in new or isinstance(owner, FrameType):
-                    return Holder(named + kind, container)
-                spare = spare if spare.name else Holder(named + kind, container)
+                    return found
+                spare = spare if spare.name else found
         between = [each for each in referrers if id(each) not in containers and not isinstance(each, FrameType)]
         containers |= dict.fromkeys(map(id, between), container)
         following += between
-        following.sort(key=lambda each: id(each) in new)  # what was there before comes first
+        following.sort(key=lambda each: id(each) in new)  # older ones come first
         own += [referrers, between]
     return spare
-
-
-def _kind(container: object) -> str:
-    return "lru_cache" if isinstance(container, _LruCache) else type(container).__name__
 
 
 def _is_ours(thing: object) -> bool:
@@ -83,10 +86,10 @@ def _named(holder: Any, thing: object) -> tuple[str, object]:
     if isinstance(holder, dict):  # of the names of a module or class, or of the attributes of an instance
         names = [key for key, value in list(holder.items()) if value is thing and isinstance(key, str)]
         for owner in gc.get_referrers(holder) if names else ():
-            if isinstance(owner, type) and vars(owner).get(names[0]) is thing:  # whose __dict__ is a proxy
-                return f"{owner.__name__}.{names[0]}", owner
-            if getattr(owner, "__dict__", None) is holder:
-                return f"{owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__}.{names[0]}", owner
+            is_class = isinstance(owner, type) and vars(owner).get(names[0]) is thing  # its __dict__ is a proxy
+            if is_class or getattr(owner, "__dict__", None) is holder:
+                named = owner if isinstance(owner, (ModuleType, type)) else type(owner)
+                return f"{named.__name__}.{names[0]}", owner
         return "", holder
     attributes = dict(getattr(holder, "__dict__", {}))
     for each in type(holder).__mro__:
@@ -129,7 +132,7 @@ def autograd_graph() -> str:
     if not sizes:
         return ""
     longest = tensors[sizes.index(max(sizes))]
-    reached = holder(longest, [tensors]).name
+    reached = str(holder(longest, [tensors]))
     return f"the autograd graph of {reached or 'a tensor'}, {plural(max(sizes), 'op')} long"
 
 

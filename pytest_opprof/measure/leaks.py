@@ -123,11 +123,14 @@ def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, i
             for field, value in enumerate(in_use()):
                 seen[number * len(fields) + field] = value
     steps = range(len(fields), len(seen), len(fields))
-    grown = [sorted(seen[at + field] - seen[at + field - len(fields)] for at in steps) for field in fields]
+    grown = {
+        name: sorted(seen[at + field] - seen[at + field - len(fields)] for at in steps)
+        for field, name in enumerate(InUse._fields)
+    }
     # One call may allocate by chance; a leak grows in the other three, too. Blocks only decide whether to search: two
     # calls of four may free what others left (seen: +0, +2, +3, +0 where each call keeps a list).
-    least = {name: max(each[2 if name == "blocks" else 1], 0) for name, each in zip(InUse._fields, grown)}
-    of_bytes = grown[InUse._fields.index("allocated_bytes")]
+    least = {name: max(each[2 if name == "blocks" else 1], 0) for name, each in grown.items()}
+    of_bytes = grown["allocated_bytes"]
     are_equal = of_bytes[0] >= 0 and (of_bytes[0] == of_bytes[2] or of_bytes[1] == of_bytes[3])
     if least["allocated_bytes"] <= (LEAST_EQUAL_BYTES if are_equal else LEAST_BYTES):
         least["allocated_bytes"] = 0
@@ -180,7 +183,7 @@ def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
         made = [each for each in left if type(each) is kind]
     if made:
         found = holder(made[-1], [made], left)
-        if held_by := found.name or autograd_graph():
+        if held_by := str(found) or autograd_graph():
             yield f"held by {held_by}{_grows(found.container, call)}"
     lines = Counter[str]()
     for trace in snapshot.traces if snapshot else ():
@@ -208,9 +211,8 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
     found = []
     for each, _, more in grown:
         newest = list(each.values() if isinstance(each, dict) else each)[-more:]
-        if not all(isinstance(one, _WEAK) for one in newest) and (name := holder(each, [sizes, grown]).name):
-            kind = "" if name.endswith(")") else f" ({type(each).__name__})"  # an lru_cache has its kind
-            held_by = f"{name}{kind}{_grows(each, call)}"
+        if not all(isinstance(one, _WEAK) for one in newest) and (by := holder(each, [sizes, grown])).name:
+            held_by = f"{by.name} ({by.kind or type(each).__name__}){_grows(each, call)}"
             found.append((held_by, _name(type(newest[-1])), more))
     return found
 

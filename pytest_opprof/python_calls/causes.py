@@ -178,7 +178,7 @@ def _at(edge: CallingLine) -> str:
 
 
 def _times(name: str, calls: int, before: Before | None, in_all: int | None = None) -> str:
-    """Return the *calls* of a function from one line in words; a baseline has those *in_all*, from every line."""
+    """Return the *calls* of a function from one line in words; a baseline has the calls *in_all*, from every line."""
     if before is not None and in_all not in (None, calls):
         return f"`{name}` {plural_times(calls)} ({in_all:,} in all, {before.then}: {before.said(name)})"
     return f"`{name}` {plural_times(calls)}{_base(name, before)}"

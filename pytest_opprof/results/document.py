@@ -1,4 +1,4 @@
-"""Read and write JSON that people edit and review: bounded in size, with errors that say what is wrong; one key a line,
+"""Read and write JSON that people edit and review: bounded in size, with errors that name the problem; one key a line,
 so that a changed number is a changed line.
 """
 
