@@ -21,6 +21,7 @@ from ..frameworks.live.contract import Backend, Options
 from ..frameworks.live.failures import entered, failure, failures_of, noted_on
 from ..machine.children import NOT_SEEN, children, were_started
 from ..machine.cpu_core import Core, yardstick_ns
+from ..machine.garbage import DueCollection
 from ..machine.load import waited_ns
 from ..profile.assembly import assemble
 from ..profile.event_log import EventLog
@@ -133,39 +134,45 @@ class Recorder:
         self._active[window] = len(window._host_ns)
         self._mark()
         began_ns = self._marks_ns[-1:]
-        waited = self._waited_ns()
-        begin, paused = self._clock_ns(), self._paused()
-        (cpu, thread), paused_cpu = self._cpu_ns(), self._paused_cpu_ns
-        try:
-            yield
-            self._check_no_range_is_open(window, "ends")
-            self._settle()
-            cpu_end, thread_end = self._cpu_ns()
-            end = self._clock_ns()
-            paused_cpu = self._paused_cpu_ns - paused_cpu
-            if self.chains is None and not _is_traced():  # which takes CPU time of its own
-                window._cpu_ns.append((max(cpu_end - cpu - paused_cpu, 0), max(thread_end - thread - paused_cpu, 0)))
-            window._host_ns.append(end - begin - (self._paused() - paused))
-            window._ran_ns += [(ns, end) for ns in began_ns]
-            if waited is not None:
-                # The waiting time of a thread that ended is lost.
-                window._wait_ns.append(max((self._waited_ns() or 0) - waited, 0))
-            window._yardstick_ns.append(self._yardstick_ns)
-            by_default = any(backend.memory_by_default for backend in self._started)
-            if self.memory or (by_default and self.memory is None):
-                # A garbage cycle is no held memory. Only the young generation: all objects take 60 ms beside PyTorch,
-                # and the young 1.2 ms beside pandas.
-                gc.collect(1)
-        except BaseException as error:
-            with noted_on(error):
-                self._end_step(window)
-            raise
-        self._end_step(window)
+        with DueCollection(self._clocks_ns) as due:
+            waited = self._waited_ns()
+            begin = self._clocks_ns()
+            try:
+                yield
+                self._check_no_range_is_open(window, "ends")
+                self._settle()
+                times_ns, end = self._clocks_ns(), self._clock_ns()
+                cpu, thread, host = (
+                    max(now - then - took, 0) for now, then, took in zip(times_ns, begin, due.took_ns, strict=True)
+                )
+                if self.chains is None and not _is_traced():  # which takes CPU time of its own
+                    window._cpu_ns.append((cpu, thread))
+                window._host_ns.append(host)
+                window._ran_ns += [(ns, end) for ns in began_ns]
+                if waited is not None:
+                    # The waiting time of a thread that ended is lost.
+                    window._wait_ns.append(max((self._waited_ns() or 0) - waited, 0))
+                window._yardstick_ns.append(self._yardstick_ns)
+                by_default = any(backend.memory_by_default for backend in self._started)
+                if self.memory or (by_default and self.memory is None):
+                    # A garbage cycle is no held memory. Only the young generation: all objects take 60 ms beside
+                    # PyTorch, and the young 1.2 ms beside pandas.
+                    gc.collect(1)
+            except BaseException as error:
+                with noted_on(error):
+                    self._end_step(window)
+                raise
+            self._end_step(window)
 
     def _end_step(self, window: Window) -> None:
         del self._active[window]
         if self._live is not None:
             self._mark()
+
+    def _clocks_ns(self) -> tuple[int, int, int]:
+        """Return CPU time of this process and of this thread, and wall time, each without pauses."""
+        (cpu, thread), paused = self._cpu_ns(), self._paused_cpu_ns
+        return cpu - paused, thread - paused, self._clock_ns() - self._paused()
 
     def _paused(self) -> int:
         """Return the time, in ns, that the program waited for the measurement."""

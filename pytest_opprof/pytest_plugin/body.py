@@ -79,15 +79,13 @@ def measure(call: Call, measurement: Measurement, *, is_alone: bool) -> Generato
         measurement.windows[-1].remark(
             "the body ran twice, and the second run was measured: the first one imported a framework"
         )
-    if measurement.plan.leaks and not call.item.config.stash.get(FIRST_LOOK, False):
-        _look_for_leaks(call, measurement)
     return result
 
 
-def _look_for_leaks(call: Call, measurement: Measurement) -> None:
+def look_for_leaks(call: Call, measurement: Measurement) -> None:
     """Run the body more often, and add the memory and objects that each call leaves behind to its window."""
     body = next((window for window in measurement.windows if window.name == BODY), None)
-    if body is None:
+    if body is None or not measurement.plan.leaks or call.item.config.stash.get(FIRST_LOOK, False):
         return
     with measurement.repeated():
         try:

@@ -191,6 +191,8 @@ class Measuring:
                 measurement.python = dict(self._counted(test, measurement, call))
             elif repeated and test.plan.python is None and test.plan.marked:
                 measurement.python = self._counted_without_ops(test, measurement, repeated)
+            if repeated:  # after the calls were counted: caches that its runs fill make fewer of them
+                body.look_for_leaks(call, measurement)
             windows = self._judged(test, measurement, repeated)
             if repeated and not body.why_not_again(test):
                 windows = self._judging.slower_explained(

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
+from threading import Thread
 
 import pytest
 
-from pytest_opprof.machine.garbage import uncollected
+from pytest_opprof.machine.garbage import DueCollection, uncollected
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -20,3 +23,65 @@ def test_the_collector_is_off_inside_and_as_before_afterwards(enabled: bool, rai
         assert gc.isenabled() == enabled
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def eager() -> Iterator[None]:
+    """Python collects all garbage after a few objects."""
+    threshold = gc.get_threshold()
+    gc.collect()
+    gc.freeze()  # it waits until a quarter of the objects are new
+    gc.collect()
+    gc.set_threshold(50, 1, 1)
+    yield
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
+
+
+def until_collected(times: int) -> None:
+    """Make objects until Python has collected all garbage so often."""
+    before, kept = gc.get_stats()[2]["collections"], list[list[int]]()
+    while gc.get_stats()[2]["collections"] < before + times:
+        kept.append([])
+
+
+def due(ticks: Iterator[int]) -> DueCollection:
+    return DueCollection(lambda: [next(ticks)])
+
+
+@pytest.mark.usefixtures("eager")
+def test_the_first_full_collection_that_python_begins_is_timed_and_no_later_one() -> None:
+    ticks = count()
+    with due(ticks) as found:
+        assert found.took_ns == [0]
+        until_collected(1)
+        assert found.took_ns == [1]
+        read = next(ticks)
+        until_collected(2)
+    assert found.took_ns == [1]
+    assert next(ticks) == read + 1  # the clock was not read again
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_collection_that_the_code_asks_for_is_its_own_as_are_those_after_it() -> None:
+    with due(count()) as found:
+        gc.collect()
+        until_collected(1)
+    assert found.took_ns == [0]
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_collection_in_another_thread_is_not_timed() -> None:
+    thread = Thread(target=until_collected, args=[1])
+    with due(count()) as found:
+        thread.start()
+        thread.join()
+    assert found.took_ns == [0]
+
+
+def test_nothing_is_called_after_the_context() -> None:
+    before = [*gc.callbacks]
+    with suppress(ValueError), due(count()):
+        assert len(gc.callbacks) == len(before) + 1
+        raise ValueError
+    assert gc.callbacks == before
