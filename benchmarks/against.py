@@ -44,7 +44,9 @@ def main() -> None:
             shutil.rmtree(cache, ignore_errors=True)
     for name, rows in ratios.items():
         for unit, values in zip(("wall time", "CPU time"), zip(*rows, strict=True), strict=True):
-            print(f"{name} run, {unit}: {median(values):.2f} times plain pytest ({min(values):.2f} to {max(values):.2f})")
+            print(
+                f"{name} run, {unit}: {median(values):.2f} times plain pytest ({min(values):.2f} to {max(values):.2f})"
+            )
 
 
 def timed(command: list[str], folder: Path, code: int | None = None) -> tuple[float, float, int]:

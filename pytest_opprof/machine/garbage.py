@@ -6,7 +6,10 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @contextmanager
@@ -35,7 +38,7 @@ class DueCollection:
         self._began_ns: Sequence[int] | None = None
         self._is_over = False
 
-    def __enter__(self) -> DueCollection:
+    def __enter__(self) -> Self:
         gc.callbacks.append(self._seen)
         return self
 

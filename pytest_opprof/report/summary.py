@@ -12,6 +12,7 @@ from ..results.causes import causes_of
 from ..results.run_result import Stale
 from ..results.test_result import TestRecord, counted
 from ..units import plural
+from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Verdict
 from .accepting import Accepting
 
@@ -117,8 +118,9 @@ def _counted(records: Sequence[TestRecord], against: str) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     ok = sum(record.status == "ok" for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
-    if idle := sum(bool(record.windows) and not any(window.ops for window in record.windows) for record in records):
-        parts.append(f"{idle} without ops{' (opprof backends says which can run here)' * (idle == len(records))}")
+    if timed := sum(map(_has_only_time, records)):
+        hint = " (opprof backends says which ops can be seen here)" if timed == len(records) else ""
+        parts.append(f"{timed} by time alone{hint}")
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")
     judged = {window.times_judged for record in records for window in record.windows}
@@ -126,6 +128,12 @@ def _counted(records: Sequence[TestRecord], against: str) -> str:
         coarsely = any(window.coarsely for record in records for window in record.windows)
         parts.append("times judged coarsely" if coarsely else "no times judged")
     return f"opprof: {', '.join(parts)}"
+
+
+def _has_only_time(record: TestRecord) -> bool:
+    """Return True if no op ran, and neither calls of Python functions nor leaks were counted."""
+    counted = any(FACTS[name].needs in ("python", "leaks") for window in record.windows for name in window.facts)
+    return bool(record.windows) and not counted and not any(window.ops for window in record.windows)
 
 
 def _shared_remarks(records: Sequence[TestRecord]) -> set[str]:

@@ -157,7 +157,7 @@ def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pyte
     result.stdout.re_match_lines(
         [
             r"  CPU time: \S+ m?s \(HEAD: .*\), x\d+; no op ran in it",
-            r"opprof: 2 tests measured, 1 ok, 1 slower, 2 without ops .*, times judged coarsely",
+            r"opprof: 2 tests measured, 1 ok, 1 slower, 2 by time alone .*, times judged coarsely",
         ]
     )
 
