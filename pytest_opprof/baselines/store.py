@@ -54,7 +54,7 @@ class Store:
         """Return the baseline of a window, None if there is none. Raises BaselineError for a broken file.
 
         A baseline of the same device and the same versions counts even if other frameworks recorded it: a window that
-        runs its first op of another framework has changed.
+        runs its first op of another framework has changed. A baseline without ops counts in any version.
         """
         return of_rank(self.of_all_ranks(environment, module, test, window), self._rank)
 
@@ -68,7 +68,8 @@ class Store:
         if window in self._content(environment, module).tests.get(test, {}):
             return environment
         for content in self._elsewhere(environment, module):
-            if window in content.tests.get(test, {}) and content.environment.could_be_here(environment):
+            entry = content.tests.get(test, {}).get(window)
+            if entry and content.environment.could_be_here(environment, in_any_version=not entry.ops):
                 return content.environment
         return None
 

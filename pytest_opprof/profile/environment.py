@@ -41,11 +41,12 @@ class Environment:
         text = "-".join([*parts, self.device, self.timing, self.arch, ranks])
         return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.")
 
-    def could_be_here(self, now: Environment) -> bool:
+    def could_be_here(self, now: Environment, *, in_any_version: bool = False) -> bool:
         """Return True if a profile made here might have this environment with other frameworks recording; *now* is
         here.
 
-        They have a device in common, and each framework is installed in this version.
+        They have a device in common, and each framework is installed in this version, or *in_any_version*: a window
+        without ops depends on none.
         """
         recorded = dict(now.frameworks)
         return (
@@ -53,9 +54,12 @@ class Environment:
             and self.ranks == now.ranks
             and not {self.timing, now.timing} >= {"async", "sync"}
             and not set(self.device.split("+")).isdisjoint(now.device.split("+"))
-            and all(
-                version == recorded[name] if name in recorded else version == _installed(name)
-                for name, version in self.frameworks
+            and (
+                in_any_version
+                or all(
+                    version == (recorded[name] if name in recorded else _installed(name))
+                    for name, version in self.frameworks
+                )
             )
         )
 

@@ -234,3 +234,17 @@ def test_a_baseline_moves_to_the_environment_that_replaces_it(tmp_path: Path) ->
     store.put(more, "test_a.py", "test_x", "body", TWO)
     store.save()
     assert [path.parent.name for path in paths.files(tmp_path)] == [more.folder]
+
+
+@pytest.mark.parametrize("there", [replace(HERE, device="H100"), replace(HERE, arch="arm64"), replace(HERE, ranks=2)])
+def test_a_baseline_without_ops_counts_with_any_version_of_a_framework_but_only_here(
+    tmp_path: Path, there: Environment
+) -> None:
+    store = Store(tmp_path)
+    store.put(THERE, "test_a.py", "test_x", "body", WindowBaseline({}))
+    store.put(THERE, "test_a.py", "test_y", "body", ONE)
+    store.save()
+    store = Store(tmp_path)
+    assert store.entry(HERE, "test_a.py", "test_x", "body") == WindowBaseline({})
+    assert store.entry(HERE, "test_a.py", "test_y", "body") is None
+    assert store.entry(there, "test_a.py", "test_x", "body") is None

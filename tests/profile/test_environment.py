@@ -172,7 +172,9 @@ def test_a_baseline_counts_here_though_other_frameworks_recorded_it() -> None:
     assert not made.could_be_here(only), "made is not installed"
     assert not replace(both, frameworks=(("pytest", "0.1"),)).could_be_here(made)
     assert not replace(made, frameworks=(("made", "2"),)).could_be_here(both)
+    assert replace(made, frameworks=(("made", "2"),)).could_be_here(both, in_any_version=True)
     assert not replace(made, arch="arm64").could_be_here(both)
+    assert not replace(made, arch="arm64").could_be_here(both, in_any_version=True)
     assert not replace(made, device="H100").could_be_here(both)
     assert not replace(made, timing="sync").could_be_here(replace(both, timing="async"))
     assert made.could_be_here(replace(both, device="H100+cpu", timing="async"))
