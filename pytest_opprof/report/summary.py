@@ -87,7 +87,7 @@ class Summary:
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         if records:
-            said = _counted(records, settings.against)
+            said = _counted(records, settings.against, are_remarks_shown=verbosity >= 0)
         elif self.is_cut:
             said = _INTERRUPTED
         else:
@@ -114,7 +114,7 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
         yield f"  ... and {plural(len(worse) - _CAUSES, 'more cause')}"
 
 
-def _counted(records: Sequence[TestRecord], against: str) -> str:
+def _counted(records: Sequence[TestRecord], against: str, *, are_remarks_shown: bool) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     ok = sum(record.status == "ok" for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
@@ -127,6 +127,8 @@ def _counted(records: Sequence[TestRecord], against: str) -> str:
     if False in judged and True not in judged:
         coarsely = any(window.coarsely for record in records for window in record.windows)
         parts.append("times judged coarsely" if coarsely else "no times judged")
+    if not are_remarks_shown and (remarked := sum(bool(record.each_remark) for record in records)):
+        parts.append(f"remarks on {plural(remarked, 'test')} (shown without -q)")
     return f"opprof: {', '.join(parts)}"
 
 

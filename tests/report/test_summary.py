@@ -70,7 +70,7 @@ def test_that_nothing_was_measured_is_said_with_the_cause(
     assert said in line
 
 
-def test_what_a_test_says_is_left_out_with_q_and_errors_never_are(settings: Settings) -> None:
+def test_what_a_test_says_is_left_out_with_q_but_counted_and_errors_never_are(settings: Settings) -> None:
     said = {"t.py::a": ["it was cold"]}
     found = summary(record(remarks=said, missing={"t.py::a": "no baseline"}), errors=["it broke"])
     told = "\n".join(found.told(settings, 0))
@@ -79,7 +79,7 @@ def test_what_a_test_says_is_left_out_with_q_and_errors_never_are(settings: Sett
     for verbosity in (-1, -2):
         assert list(found.told(settings, verbosity)) == [
             "opprof: error: it broke",
-            "opprof: 1 test measured, 1 ok, 1 error",
+            "opprof: 1 test measured, 1 ok, remarks on 1 test (shown without -q), 1 error",
         ]
 
 
