@@ -97,5 +97,7 @@ class TestPlan(Comparison):
     ranks: Ranks = "any"
     leaks: bool = False
     """Whether its body runs six times more, to find leaks."""
+    host_memory: bool = False
+    """Whether its body runs once more for the peak of the host's memory."""
     python: bool | None = None
     """Whether calls of Python functions are counted; None: only if the body shows no op."""

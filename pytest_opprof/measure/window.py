@@ -63,6 +63,10 @@ class Window:
             explained={**self.profile.explained, **told},
         )
 
+    def used_on_host(self, peak: int) -> None:
+        """Add the peak memory of the host, in bytes, to the closed window."""
+        self._profile = replace(self.profile, host_memory=(peak,) * self.profile.steps)
+
     @property
     def ops(self) -> tuple[OpStats, ...]:
         """The numbers of each op, the most expensive first."""

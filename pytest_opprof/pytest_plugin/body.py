@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import unittest
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import isasyncgenfunction, iscoroutinefunction
 from types import CodeType, FunctionType
+from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
 
 from ..errors import LateImport, NothingMeasured, OpprofError, UsageError
 from ..measure.counting import Counting
+from ..measure.host_memory import lines_at, peak_of
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
 from ..measure.sampled import Sampler
@@ -21,6 +24,8 @@ from ..processes.this_run import COUNTED, FIRST_LOOK
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
 from .test_run import Failed, TestRun
+
+_Found = TypeVar("_Found")
 
 
 class Call:
@@ -87,14 +92,48 @@ def look_for_leaks(call: Call, measurement: Measurement) -> None:
     body = next((window for window in measurement.windows if window.name == BODY), None)
     if body is None or not measurement.plan.leaks or call.item.config.stash.get(FIRST_LOOK, False):
         return
+    warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
+    left = _of_more_runs(call, measurement, body, "leaks are", lambda: left_by(call.by_us, warmups))
+    if left is not None:
+        body.left(left)
+
+
+def measure_host_memory(call: Call, measurement: Measurement) -> None:
+    """Run the body once more, and add the peak of the host's memory to its window, if Python and NumPy use it."""
+    body = next((window for window in measurement.windows if window.name == BODY), None)
+    if body is None or not measurement.plan.host_memory:
+        return
+    frameworks = {name for name, _ in body.profile.environment.frameworks}
+    if tracemalloc.is_tracing():
+        body.remark("peak memory of the host is unknown: the program itself uses tracemalloc")
+    elif body.profile.is_empty or frameworks <= {"numpy"}:
+        peak = _of_more_runs(call, measurement, body, "peak memory of the host is", lambda: peak_of(call.by_us))
+        if peak is not None:
+            body.used_on_host(peak)
+
+
+def memory_lines(call: Call, measurement: Measurement, peak: int) -> Sequence[str]:
+    """Run the body once more, and return in words the lines that hold its *peak* memory."""
+    what = "the lines that hold memory are"
+    return _of_more_runs(call, measurement, measurement.windows[-1], what, lambda: lines_at(peak, call.by_us)) or ()
+
+
+def _of_more_runs(
+    call: Call, measurement: Measurement, window: Window, what: str, run: Callable[[], _Found]
+) -> _Found | None:
+    """Return the result of more runs of the body, which measure nothing else; None, with a remark, if it cannot run."""
+    why = why_not_again(call.test)
     with measurement.repeated():
         try:
-            body.left(left_by(call.by_us, max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)))
+            if not why:
+                return run()
         except pytest.exit.Exception:
             raise
         except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
             _forget_excinfo(call)
-            body.remark(f"leaks are unknown: when it ran again, the body raised {error!r}")
+            why = f"when it ran again, the body raised {error!r}"
+    window.remark(f"{what} unknown: {why}")
+    return None
 
 
 def _forget_excinfo(call: Call) -> None:

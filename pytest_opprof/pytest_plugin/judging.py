@@ -36,7 +36,7 @@ from ..sites.shown import Shown
 from ..units import plural
 from ..verdict.budgets import Budget
 from ..verdict.compare import compare_counts_first, unseen, without_first_uses
-from ..verdict.quantities import COARSE, FACTS, PYTHON_CALLS, WITH_LINES
+from ..verdict.quantities import COARSE, FACTS, HOST_MEMORY, PYTHON_CALLS, WITH_LINES
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
@@ -53,9 +53,10 @@ _LOOK = "; --opprof-sites records them in the first run"
 def _nothing_recorded(measurement: Measurement) -> str:
     """Return the message for an empty profile, with a remedy."""
     hint = hints(measurement.backends)
+    memory = "; host_memory limits Python's memory" if measurement.plan.budget.needs("memory") else ""
     return (
         f"nothing was recorded: no op ran, or no backend sees it{f' ({hint})' if hint else ''}."
-        " If no op should run: op_budget(calls=0)"
+        f" If no op should run: op_budget(calls=0){memory}"
     )
 
 
@@ -135,12 +136,13 @@ class Judging:
                 # With rounds, the test requires judged times, whatever runs; without a limit, coarse times are judged
                 # too.
                 asks_for_time = not (plan.budget.ops if plan.rounds >= LEAST_ROUNDS else plan.budget)
-                is_looked_at = plan.leaks or (plan.python and python is not None and not python.uncounted)
-                if not plan.budget.allows_nothing and not asks_for_time and not is_looked_at:
+                is_looked_at = plan.leaks or profile.host_memory is not None
+                has_calls = bool(plan.python and python is not None and not python.uncounted)
+                if not plan.budget.allows_nothing and not (asks_for_time or is_looked_at or has_calls):
                     raise NothingMeasured(_nothing_recorded(measurement))
                 is_timed = plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None
                 # Of two revisions all tests are compared, and most of a suite may run no op.
-                if is_timed and (plan.marked or not self._settings.against):
+                if is_timed and not is_looked_at and (plan.marked or not self._settings.against):
                     report = report.with_remark(_only_timed(measurement, python, plan))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(test):
@@ -360,7 +362,7 @@ class Judging:
         if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
             # Another process judges, and requests the lines of failing tests.
             lines = sample()
-            return [_with_slow_lines(each, lines) if each.name == BODY else each for each in windows]
+            return [_explained(each, COARSE, lines) if each.name == BODY else each for each in windows]
         if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
             lines = sample()
             return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
@@ -369,6 +371,22 @@ class Judging:
             return windows
         lines, counted = sample(), count()
         return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
+
+    def memory_explained(
+        self, windows: list[JudgedWindow], lines: Callable[[int], Sequence[str]]
+    ) -> list[JudgedWindow]:
+        """Look up the lines that hold the memory of a body that fails for the host's; return the windows.
+
+        *lines* runs the body once more, given its peak.
+        """
+
+        found = []
+        for window in windows:
+            fails = [*(each.rule for each in window.budget), *(row.op for row in window.worse)]
+            is_asked = window.name == BODY and HOST_MEMORY in fails and not self._apart
+            held = lines(max(window.numbers.facts[HOST_MEMORY])) if is_asked else ()
+            found.append(_explained(window, [HOST_MEMORY], held))
+        return found
 
     def _with_functions(
         self, test: TestRun, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]
@@ -381,7 +399,7 @@ class Judging:
         said = [*lines] if window.name == BODY else []
         said += [each.text for each in causes.of_calls(before, python)[:1]] if python.total >= _MANY_CALLS else []
         said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
-        return _with_slow_lines(window, said)
+        return _explained(window, COARSE, said)
 
     def _with_base_functions(self, test: TestRun, window: JudgedWindow) -> JudgedWindow:
         if self._apart or window.diff is None:
@@ -514,10 +532,10 @@ def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> Judge
     return replace(window, numbers=structs.replace(window.numbers, python=structs.replace(python, lines=lines.lines)))
 
 
-def _with_slow_lines(window: JudgedWindow, said: Sequence[str]) -> JudgedWindow:
+def _explained(window: JudgedWindow, quantities: Iterable[str], said: Sequence[str]) -> JudgedWindow:
     if not said:
         return window
-    explained = {**window.numbers.explained, **dict.fromkeys(COARSE, "; ".join(said))}
+    explained = {**window.numbers.explained, **dict.fromkeys(quantities, "; ".join(said))}
     return replace(window, numbers=structs.replace(window.numbers, explained=explained))
 
 

@@ -191,7 +191,8 @@ class Measuring:
                 measurement.python = dict(self._counted(test, measurement, call))
             elif repeated and test.plan.python is None and test.plan.marked:
                 measurement.python = self._counted_without_ops(test, measurement, repeated)
-            if repeated:  # after the calls were counted: caches that its runs fill make fewer of them
+            if repeated:  # after the calls were counted: caches that these runs fill make fewer of them
+                body.measure_host_memory(call, measurement)
                 body.look_for_leaks(call, measurement)
             windows = self._judged(test, measurement, repeated)
             if repeated and not body.why_not_again(test):
@@ -201,6 +202,7 @@ class Measuring:
                     partial(body.slow_lines, call, measurement),
                     partial(body.count, call, measurement, lines=True),
                 )
+                windows = self._judging.memory_explained(windows, partial(body.memory_lines, call, measurement))
             return self._judging.explained(test, windows, partial(body.count, call, measurement, lines=True))
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:

@@ -50,7 +50,7 @@ def table(
     rows, senses = [found.rows[at] for at in shown], [found.senses[at] for at in shown]
     title = f"window {window.name}, {plural(window.numbers.rounds, 'round')}:"
     lines = [TextLine(style.write(title))] if window.name != BODY else []
-    lines += style.lines(replace(found, rows=rows, senses=senses))
+    lines += style.lines(replace(found, rows=rows, senses=senses)) if rows else []
     lines += map(TextLine, style.left_out(len(told) - len(shown), "op", more))
     return [*lines, *(TextLine(style.write(line)) for line in _total(window))]
 

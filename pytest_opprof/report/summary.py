@@ -133,8 +133,10 @@ def _counted(records: Sequence[TestRecord], against: str, *, are_remarks_shown: 
 
 
 def _has_only_time(record: TestRecord) -> bool:
-    """Return True if no op ran, and neither calls of Python functions nor leaks were counted."""
-    counted = any(FACTS[name].needs in ("python", "leaks") for window in record.windows for name in window.facts)
+    """Return True if no op ran, and nothing else was counted that a round of its own counts."""
+    counted = any(
+        FACTS[name].needs in ("python", "leaks", "host memory") for window in record.windows for name in window.facts
+    )
     return bool(record.windows) and not counted and not any(window.ops for window in record.windows)
 
 

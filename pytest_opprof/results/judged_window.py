@@ -214,8 +214,10 @@ class JudgedWindow:
         of_backend = [each for each in self.numbers.remarks if compiles_more or each.about != "compilations"]
         said_by_backend = (*(each.text for each in of_backend), *self.said)
         if self.diff is None:
+            explained = self.numbers.explained.values()
             # A leak on every call is worth a line even if no limit forbids it.
-            return [*said_by_backend, *dict.fromkeys(self.numbers.explained.values())]
+            told = {each.text.strip() for each in self.findings}
+            return [*said_by_backend, *dict.fromkeys(each for each in explained if each not in told)]
         said_by_backend = (*said_by_backend, *self.diff.not_judged)
         if self.excused:
             said = "; ".join(map(str, self.diff.findings()))

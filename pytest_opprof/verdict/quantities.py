@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # A number for each round; None if the source does not know.
 PerRound = Sequence[int] | None
-Needs = Literal["", "memory", "leaks", "python"]
+Needs = Literal["", "memory", "host memory", "leaks", "python"]
 # Bytes and FLOPs have no noise, but versions pad shapes a little differently. A smaller change does not count.
 WORK_TOLERANCE = 0.01
 
@@ -116,7 +116,9 @@ def _of_the_host(profile: OpProfile) -> str:
 
 
 def _of_the_device(profile: OpProfile) -> str:
-    return "without an accelerator, limit it with peak_memory" if profile.peak_memory else ""
+    if profile.peak_memory:
+        return "without an accelerator, limit it with peak_memory"
+    return "live, it is known of whole bodies of Python and NumPy" if profile.environment.device == "cpu" else ""
 
 
 def _of_programs(profile: OpProfile) -> str:
@@ -131,7 +133,7 @@ _MORE_BYTES = Gate(
 MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=1024)
 
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
-RECOMPILATIONS = "recompilations"
+RECOMPILATIONS, HOST_MEMORY = "recompilations", "host_memory"
 # Quantities that a separate round counts; they depend on the versions of Python and of the packages called.
 OF_PYTHON = (PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS)
 # In 1,939 tests of pandas, scikit-learn and SciPy, calls of Python functions are equal in three processes. An unrelated
@@ -231,11 +233,12 @@ _TABLE = (
         gate=Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16),
     ),
     Quantity(
-        name="host_memory",
+        name=HOST_MEMORY,
         text="peak memory of the host",
         unit=SIZE,
         of_window=lambda window: window.host_memory,
         gate=_MORE_BYTES,
+        needs="host memory",
         unknown=_of_the_device,
     ),
     Quantity(

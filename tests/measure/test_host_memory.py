@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from threading import enumerate as enumerate_threads
+
+import numpy as np
+import pytest
+
+from pytest_opprof.measure.host_memory import LOOKER, lines_at, peak_of
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize("nbytes", [MIB, 16 * MIB])
+def test_the_peak_is_that_of_the_worst_moment(nbytes: int) -> None:
+    def body() -> None:
+        bytearray(nbytes)
+        np.zeros(nbytes // 2, np.uint8)
+
+    peak = peak_of(body)
+    assert peak is not None
+    assert nbytes <= peak < nbytes + 64 * KIB
+
+
+def test_memory_of_before_does_not_count() -> None:
+    kept = bytearray(MIB)
+    peak = peak_of(lambda: kept)
+    assert peak is not None
+    assert peak < 64 * KIB
+
+
+def test_the_tracing_of_the_program_goes_on_and_is_not_read() -> None:
+    tracemalloc.start()
+    try:
+        assert peak_of(lambda: bytearray(MIB)) is None
+        assert lines_at(MIB, lambda: bytearray(MIB)) == []
+        assert tracemalloc.is_tracing()
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_program_that_ends_the_tracing_has_no_peak() -> None:
+    assert peak_of(tracemalloc.stop) is None
+
+
+@pytest.mark.parametrize("look", [peak_of, lambda call: lines_at(KIB, call)])
+def test_nothing_is_traced_after_an_error(look: object) -> None:
+    def fails() -> None:
+        assert not gc.isenabled()
+        raise ValueError("it failed")
+
+    with pytest.raises(ValueError, match="it failed"):
+        look(fails)  # type: ignore[operator]
+    assert not tracemalloc.is_tracing()
+    assert gc.isenabled()
+
+
+def test_the_lines_that_hold_the_peak_are_named_the_largest_first() -> None:
+    def body() -> None:
+        small, large = bytearray(MIB), bytearray(2 * MIB)
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        looker.join(10)
+        del small, large
+
+    lines = lines_at(3 * MIB, body)
+    assert [line.partition(":")[0] for line in lines[:1]] == ["3 MiB at tests/measure/test_host_memory.py"]

@@ -1,0 +1,80 @@
+"""``op_budget(host_memory=...)``, ``opprof(memory=True)``: the peak of Python's memory, objects and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_opprof.measure.host_memory import LOOKER
+
+Suite = Callable[..., pytest.RunResult]
+HEAD = "import pytest, threading, tracemalloc\nfrom pytest_opprof.backends import fake\n"
+LARGE = "    kept = [str(number) for number in range(20_000)]\n"
+
+
+def write(pytester: pytest.Pytester, mark: str, body: str) -> None:
+    pytester.makepyfile(test_m=f"{HEAD}@pytest.mark.{mark}\ndef test_a():\n{body}")
+
+
+def test_a_peak_over_its_budget_fails_with_the_line_that_holds_it(pytester: pytest.Pytester, suite: Suite) -> None:
+    # In the run that looks up the lines, the body waits until they are found.
+    looked = f"    [each.join(10) for each in threading.enumerate() if each.name == {LOOKER!r}]\n"
+    write(pytester, "op_budget(host_memory='100 KiB')", LARGE + looked)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["op budget exceeded: *", "  peak memory of the host: 1.* MiB (budget: 100 KiB)", "    1.* MiB at test_m.py:5"]
+    )
+    result.stdout.no_fnmatch_line("op * calls *")
+    result.stdout.no_fnmatch_line("test_m.py::test_a: *")
+
+
+def test_a_peak_within_its_budget_passes(pytester: pytest.Pytester, suite: Suite) -> None:
+    write(pytester, "op_budget(host_memory='8 MiB')", LARGE)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*only its time*")
+
+
+def test_a_peak_above_its_baseline_fails_where_it_was_asked_for(pytester: pytest.Pytester, suite: Suite) -> None:
+    mark = "opprof(memory=True)"
+    write(pytester, mark, "    kept = list(range(100))\n")
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+    write(pytester, mark, LARGE)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  peak memory of the host: 1.* MiB (baseline: * KiB)*"])
+    write(pytester, "opprof", LARGE)
+    suite("--opprof", "--no-opprof-python").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("    tracemalloc.start()\n", "*the limit on peak memory of the host (1 KiB) cannot be checked*"),
+        ("    fake.launch('Add')\n", "*the limit on peak memory of the host (1 KiB) cannot be checked*"),
+        (
+            "    with open('once', 'x'): pass\n",
+            "*the limit on peak memory of the host (1 KiB) cannot be checked*",
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_checked_is_an_error(
+    pytester: pytest.Pytester, suite: Suite, request: pytest.FixtureRequest, body: str, said: str
+) -> None:
+    import tracemalloc
+
+    request.addfinalizer(tracemalloc.stop)
+    write(pytester, "op_budget(host_memory='1 KiB')", body)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([said])
+
+
+def test_a_limit_on_peak_memory_of_plain_python_names_the_one_to_use(pytester: pytest.Pytester, suite: Suite) -> None:
+    write(pytester, "op_budget(peak_memory='1 KiB')", LARGE)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*nothing was recorded*; host_memory limits Python's memory"])
