@@ -138,7 +138,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--opprof-memory",
         action="store_true",
         default=None,
-        help="record allocations also if times are judged, which slows the tests (default: only below 10 rounds)",
+        help="record allocations also if times are judged, which slows the tests (default: only below 10 rounds), and"
+        " Python's peak memory in one more run of each body",
     )
     group.addoption(
         "--opprof-leaks",

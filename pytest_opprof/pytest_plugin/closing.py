@@ -232,6 +232,7 @@ class Closing:
             settings.rank.pytest,
             python=bool(settings.python),
             leaks=settings.leaks,
+            memory=bool(settings.memory),
         )
         of_others = [run_of(records, [], False, rank=other) for other, records in self._of_ranks.items()]
         every = merged([mine, *of_others]) if of_others else mine

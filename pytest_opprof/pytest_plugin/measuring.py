@@ -216,14 +216,9 @@ class Measuring:
         if why := body.why_not_again(test):
             counted: Mapping[str, PythonCalls] = dict.fromkeys(names, PythonCalls(uncounted=why))
         else:
-            counted = body.count(call, measurement)
+            counted = _counted_here(call, measurement)
             why = counted[BODY].uncounted if counted[BODY].fails_again else ""
-        if why:
-            return self._judging.looks.counted_cold(test, why) or counted
-        if not test.item.config.stash.get(SITES, False):
-            return counted
-        found = body.count(call, measurement, lines=True)
-        return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
+        return (self._judging.looks.counted_cold(test, why) or counted) if why else counted
 
     def _counted_without_ops(self, test: TestRun, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:
         """Return the calls of Python functions of windows without ops, as the only evidence of their work.
@@ -233,8 +228,7 @@ class Measuring:
         empty = {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
         if not empty or _why_uncountable(test, self._settings) or body.why_not_again(test):
             return {}
-        lines = test.item.config.stash.get(SITES, False)
-        return {name: each for name, each in body.count(call, measurement, lines=lines).items() if name in empty}
+        return {name: each for name, each in _counted_here(call, measurement).items() if name in empty}
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the judged windows; may run the body of *call* once more."""
@@ -301,6 +295,18 @@ def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.Tes
         record, test.record = test.record, None
         if call.excinfo is None or isinstance(call.excinfo.value, Failed):
             report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
+
+
+def _counted_here(call: Call, measurement: Measurement) -> Mapping[str, PythonCalls]:
+    """Return the calls of Python functions by window, with their lines if this process looks up lines.
+
+    These take a run of their own: while each call is walked, loops are not counted.
+    """
+    counted = body.count(call, measurement)
+    if not call.item.config.stash.get(SITES, False) or counted[BODY].uncounted:
+        return counted
+    found = body.count(call, measurement, lines=True)
+    return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
 
 
 def _why_uncountable(test: TestRun, settings: Settings) -> str:

@@ -37,23 +37,28 @@ class Accepting:
     """How to accept a regression. Two saved files are compared without a way."""
     leaks: bool = False
     """Whether --opprof-leaks asked for leaks, which only a run with it records."""
+    memory: bool = False
+    """Whether --opprof-memory asked for memory: only a run with it records that of the host."""
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Accepting:
         """Return how changes are accepted in a run that is going on."""
         by: Literal["baseline", "commit"] = "commit" if settings.against else "baseline"
-        return cls(settings.rank.pytest, bool(settings.python), by, settings.leaks)
+        return cls(settings.rank.pytest, bool(settings.python), by, settings.leaks, bool(settings.memory))
 
     @classmethod
     def of_run(cls, run: RunResult) -> Accepting:
         """Return how changes of a stored run are accepted."""
         by: Literal["baseline", "commit", "nothing"]
         by = "commit" if run.accept else "nothing" if run.against else "baseline"
-        return cls(run.pytest, run.python, by, run.leaks)
+        return cls(run.pytest, run.python, by, run.leaks, run.memory)
 
     def update(self, test: str = "", *, new: bool = False) -> str:
         """Return the command that records the baselines of *test* or of all tests, or only *new* ones."""
-        flags = f"--opprof-update{'-new' * new}{' --opprof-python' * self.python}{' --opprof-leaks' * self.leaks}"
+        asked = {"python": self.python, "leaks": self.leaks, "memory": self.memory}
+        flags = " ".join(
+            [f"--opprof-update{'-new' * new}", *(f"--opprof-{name}" for name, is_asked in asked.items() if is_asked)]
+        )
         return command(test, flags, self.pytest) if test else f"{self.pytest} {flags}"
 
     def update_failing(self, run: RunResult) -> str:

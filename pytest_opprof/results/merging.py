@@ -47,6 +47,7 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         runs[0].pytest,
         any(run.python for run in runs),
         any(run.leaks for run in runs),
+        any(run.memory for run in runs),
         causes_of(tests),
     )
 

@@ -59,6 +59,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
     pytest: Annotated[str, Meta(description="The command that starts pytest on all ranks.")] = "pytest"
     python: Annotated[bool, Meta(description="Whether --opprof-python asked for calls of Python functions.")] = False
     leaks: Annotated[bool, Meta(description="Whether --opprof-leaks asked for leaks.")] = False
+    memory: Annotated[bool, Meta(description="Whether --opprof-memory asked for memory.")] = False
     causes: Annotated[
         list[Cause],
         Meta(description="The changes over all tests: worse ones first, those of the most tests first."),
@@ -84,6 +85,7 @@ def run_of(
     *,
     python: bool = False,
     leaks: bool = False,
+    memory: bool = False,
 ) -> RunResult:
     """Return the result of a run."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
@@ -104,6 +106,7 @@ def run_of(
         pytest,
         python,
         leaks,
+        memory,
         causes_of(tests),
     )
 

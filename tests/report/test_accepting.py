@@ -25,9 +25,10 @@ def every_output(*tests: TestRecord, **known: object) -> list[str]:
 
 
 def test_every_output_has_the_command_of_the_launcher_and_the_flags_of_the_run() -> None:
-    of = {"pytest": "srun -n 4 python -m pytest", "python": True, "leaks": True}
+    of = {"pytest": "srun -n 4 python -m pytest", "python": True, "leaks": True, "memory": True}
     for text in every_output(record_of("t.py::test_a", *CAST), **of):
-        assert "srun -n 4 python -m pytest t.py::test_a --opprof-update --opprof-python --opprof-leaks" in text
+        command = "srun -n 4 python -m pytest t.py::test_a --opprof-update"
+        assert f"{command} --opprof-python --opprof-leaks --opprof-memory" in text
 
 
 def test_against_a_revision_every_output_tells_of_the_line_for_a_commit_after_the_limit() -> None:
