@@ -32,6 +32,8 @@ CALLS: Final = 4
 LEAST_BYTES: Final = 1 << 16
 # Where three of four calls add the same number, no allocator rounds: read_csv of pandas 2.2.0 left 16,960 behind.
 LEAST_EQUAL_BYTES: Final = 1 << 12
+# For Python's memory without an object that the collector tracks: caches and interned strings add a few.
+LEAST_BLOCKS: Final = 100
 _FRAMES: Final = 16
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 5
@@ -97,6 +99,10 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
             for held_by, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
                 objects[kind] = objects.get(kind, 0) + number
                 where.append(f"held by {held_by}")
+    if not objects and min(least["kept_blocks"], _growth(call)[0]["kept_blocks"] if least["kept_blocks"] else 0):
+        # Strings and numbers whose references a C function counts wrongly: nothing holds them.
+        objects["block of Python's memory"] = least["kept_blocks"]
+        where += _made_at(_traced(call)[0])
     nbytes = least["allocated_bytes"]
     if 0 < nbytes <= LEAST_BYTES and not objects:
         nbytes = _growth(call)[0]["allocated_bytes"]  # a cache of a few entries is full by now
@@ -130,6 +136,7 @@ def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, i
     # One call may allocate by chance; a leak grows in the other three, too. Blocks only decide whether to search: two
     # calls of four may free what others left (seen: +0, +2, +3, +0 where each call keeps a list).
     least = {name: max(each[2 if name == "blocks" else 1], 0) for name, each in grown.items()}
+    least["kept_blocks"] = grown["blocks"][1] if grown["blocks"][1] >= LEAST_BLOCKS else 0
     of_bytes = grown["allocated_bytes"]
     are_equal = of_bytes[0] >= 0 and (of_bytes[0] == of_bytes[2] or of_bytes[1] == of_bytes[3])
     if least["allocated_bytes"] <= (LEAST_EQUAL_BYTES if are_equal else LEAST_BYTES):
@@ -170,6 +177,17 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
 
 def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
     """Yield the holder of an object of a *kind* that a call leaves behind, and the lines that made the leftovers."""
+    snapshot, left = _traced(call)
+    made = [each for each in left if type(each) is kind]
+    if made:
+        found = holder(made[-1], [made], left)
+        if held_by := str(found) or autograd_graph():
+            yield f"held by {held_by}{_grows(found.container, call)}"
+    yield from _made_at(snapshot)
+
+
+def _traced(call: Callable[[], object]) -> tuple[tracemalloc.Snapshot | None, list[Any]]:
+    """Return the memory that a *call* leaves, None if the program traces it itself, and the objects."""
     own_trace = not tracemalloc.is_tracing()
     with _older_objects_apart():
         if own_trace:
@@ -179,12 +197,11 @@ def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
         snapshot = tracemalloc.take_snapshot() if own_trace else None
         if own_trace:
             tracemalloc.stop()
-        left = gc.get_objects()
-        made = [each for each in left if type(each) is kind]
-    if made:
-        found = holder(made[-1], [made], left)
-        if held_by := str(found) or autograd_graph():
-            yield f"held by {held_by}{_grows(found.container, call)}"
+        return snapshot, gc.get_objects()
+
+
+def _made_at(snapshot: tracemalloc.Snapshot | None) -> Iterator[str]:
+    """Yield the lines that made the leftovers of a call."""
     lines = Counter[str]()
     for trace in snapshot.traces if snapshot else ():
         files = [frame.filename for frame in trace.traceback]  # the oldest first

@@ -39,6 +39,8 @@ class Sampler:
         self._of = threading.get_ident()
         self._thread = threading.Thread(target=self._look, name="opprof-sampler", daemon=True)
         self._at = Counter[Frame | None]()
+        self._inside: dict[Frame, Counter[Frame]] = {}
+        """By line of the program: the innermost lines of packages that it called, which are not shown as its own."""
 
     def __enter__(self) -> Sampler:
         self._thread.start()
@@ -52,10 +54,16 @@ class Sampler:
         last_ns = self._clock_ns()
         while not self._over.wait(_EACH_S):
             frame: FrameType | None = sys._current_frames().get(self._of)
+            inside = None
             while frame is not None and not self._is_own(frame.f_code.co_filename):
+                if inside is None and kinds[frame.f_code.co_filename] is Kind.TRACED:
+                    inside = _line(frame)
                 frame = frame.f_back
             now_ns = self._clock_ns()
-            self._at[None if frame is None else _line(frame)] += now_ns - last_ns
+            line = None if frame is None else _line(frame)
+            self._at[line] += now_ns - last_ns
+            if line and inside:
+                self._inside.setdefault(line, Counter())[inside] += now_ns - last_ns
             last_ns, frame = now_ns, None
             self.looks += 1
 
@@ -68,7 +76,10 @@ class Sampler:
         for frame, ns in self._at.most_common(_LINES):
             if frame is not None and ns >= _NOTABLE * total:
                 site = self._shown.site([frame])
-                yield f"{format_share(ns / total, 2)} of the time is at {site} `{site.text}`"
+                inside = self._inside.get(frame, Counter()).most_common(1)
+                most = [self._shown.site([line]) for line, of_line in inside if of_line >= _NOTABLE * total]
+                of_package = "".join(f", most at {each} `{each.text}`" for each in most)
+                yield f"{format_share(ns / total, 2)} of the time is at {site} `{site.text}`{of_package}"
 
 
 def _line(frame: FrameType) -> Frame:

@@ -53,10 +53,9 @@ _LOOK = "; --opprof-sites records them in the first run"
 def _nothing_recorded(measurement: Measurement) -> str:
     """Return the message for an empty profile, with a remedy."""
     hint = hints(measurement.backends)
-    memory = "; host_memory limits Python's memory" if measurement.plan.budget.needs("memory") else ""
     return (
         f"nothing was recorded: no op ran, or no backend sees it{f' ({hint})' if hint else ''}."
-        f" If no op should run: op_budget(calls=0){memory}"
+        " If no op should run: op_budget(calls=0)"
     )
 
 

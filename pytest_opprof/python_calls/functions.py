@@ -29,6 +29,8 @@ from .names import PYTHON
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 # The address of an object, in a name that a program made: it differs in each process.
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+# The counter of a program that generates code (networkx: argmap_shortest_path_17): what ran before changes it.
+_COUNTER = re.compile(r"_\d+$")
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
 _BOUND = (BuiltinFunctionType, MethodWrapperType)
 _CACHE = type(cache(len))
@@ -43,7 +45,10 @@ def is_left_out(file: str) -> bool:
 
 def name_of_code(code: CodeType, module: str) -> str:
     """Return the name of a Python function: its module and qualified name. Python 3.10 has no classes in it."""
-    return _ADDRESS.sub("0x", f"{module}.{getattr(code, 'co_qualname', code.co_name)}")
+    name = getattr(code, "co_qualname", code.co_name)
+    if code.co_filename.startswith("<"):
+        name = _COUNTER.sub("_N", name)
+    return _ADDRESS.sub("0x", f"{module}.{name}")
 
 
 def name_of_frame(frame: FrameType) -> str:

@@ -188,6 +188,13 @@ class Budget:
         for key, limits in self.window.items():
             for limit in limits:
                 of_python = key in OF_PYTHON
+                is_of_ops = limit.what.needs == "memory" and not any(limit.what.of_whole(profile) or ())
+                if is_of_ops and profile.is_empty and not self.allows_nothing:
+                    # 0 would say that plain Python needs no memory.
+                    raise UsageError(
+                        f"the limit on {limit.what.of(None)} ({limit}) cannot be checked: no op ran. host_memory limits"
+                        " the memory of Python objects"
+                    )
                 used = python_limits.of_window(key, limit, python) if of_python else _of_window(profile, limit)
                 yield _judged(limit, None, used)
         for name, limits in self.python.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from pytest_opprof.measure.leaks import CALLS, LEAST_BYTES, LEAST_EQUAL_BYTES, WARMUPS, Left, left_by
+from pytest_opprof.measure.leaks import CALLS, LEAST_BLOCKS, LEAST_BYTES, LEAST_EQUAL_BYTES, WARMUPS, Left, left_by
 
 
 class Handler:
@@ -155,6 +156,22 @@ def test_memory_that_a_later_call_frees_is_no_leak(most: int) -> None:
 
     for _ in range(5):
         assert left_by(call) == Left({})
+
+
+@pytest.mark.slow
+def test_strings_that_nothing_holds_are_counted_as_blocks_with_their_line() -> None:
+    incref = ctypes.pythonapi.Py_IncRef
+    incref.argtypes, incref.restype = [ctypes.py_object], None
+    numbers = iter(range(10**6))
+
+    def call(leaked: int) -> None:
+        for _ in range(leaked):
+            incref(f"number {next(numbers)}")
+
+    left = left_by(lambda: call(3 * LEAST_BLOCKS))
+    assert left.objects == {"block of Python's memory": pytest.approx(3 * LEAST_BLOCKS, abs=20)}
+    assert left.where == (f"made at tests/measure/test_leaks.py:{call.__code__.co_firstlineno + 2}",)
+    assert left_by(lambda: call(LEAST_BLOCKS // 2)) == Left({})
 
 
 def test_growth_that_ends_is_no_leak() -> None:

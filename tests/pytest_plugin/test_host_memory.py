@@ -77,4 +77,9 @@ def test_a_limit_on_peak_memory_of_plain_python_names_the_one_to_use(pytester: p
     write(pytester, "op_budget(peak_memory='1 KiB')", LARGE)
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*nothing was recorded*; host_memory limits Python's memory"])
+    result.stdout.fnmatch_lines(
+        [
+            "*the limit on peak memory (1 KiB) cannot be checked: no op ran. host_memory limits the memory of Python"
+            " objects"
+        ]
+    )

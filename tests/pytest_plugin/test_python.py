@@ -371,6 +371,23 @@ def test_a_loop_without_a_call_fails_with_its_line(
     )
 
 
+@needs_loops
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_loop_fails_under_a_plain_mark_and_is_the_same_in_all_processes(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    source = "import pytest\n@pytest.mark.opprof\ndef test_ids():\n    total = 0\n    for n in range({}): total += n\n"
+    pytester.makepyfile(test_m=source.format(300))
+    updated = suite("--opprof-update")
+    updated.assert_outcomes(passed=1)
+    updated.stdout.no_fnmatch_line("*vary*")
+    pytester.makepyfile(test_m=source.format(5000))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  rounds of loops: 5,000 (baseline: 300)"])
+
+
 def test_a_wrong_value_of_the_mark_is_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.opprof(python='yes')\ndef test_a():\n    pass\n")
     result = suite("--opprof")
