@@ -504,12 +504,12 @@ def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_aske
     if not why:
         return window
     advice = f"record them with pytest --opprof-update{' --opprof-python' if is_asked else ''}"
+    if base.python and PYTHON not in differ:  # another Python has other functions
+        advice = f"opprof_sites_show = {' '.join(differ)} in the ini file compares them all the same, or {advice}"
     before, now = base.facts.get(PYTHON_CALLS), window.numbers.fact_ranges.get(PYTHON_CALLS)
     gate = FACTS[PYTHON_CALLS].gate
     if gate is None or before is None or now is None or gate.direction(before, now) <= 0:
         return window.with_remark(f"calls of Python functions not compared: {why}; {advice}")
-    if PYTHON not in differ:  # another Python has other functions
-        advice = f"opprof_sites_show = {' '.join(differ)} in the ini file compares them all the same, or {advice}"
     return window.with_remark(
         f"calls of Python functions: {now.most:,} (baseline: {before.most:,}), not judged: {why}; {advice}"
     )

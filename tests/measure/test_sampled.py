@@ -47,13 +47,13 @@ def test_the_line_of_a_package_is_told_beside_the_line_that_called_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "site-packages"
-    package.mkdir()
-    (package / "slowpoke.py").write_text("def work(wait, more):\n    while more():\n        wait(0.001)\n")
+    (package / "slowpoke").mkdir(parents=True)
+    (package / "slowpoke" / "__init__.py").write_text("def work(wait, more):\n    while more():\n        wait(0.001)\n")
     monkeypatch.syspath_prepend(package)
     import slowpoke  # type: ignore[import-not-found]
 
     with Sampler(Shown(HERE.parents[1])) as sampler:
         slowpoke.work(threading.Event().wait, lambda: sampler.looks < 20)
     (said,) = sampler.lines()
-    assert said.endswith(", most at slowpoke.py:3 in work `wait(0.001)`")
+    assert said.endswith(", most at slowpoke/__init__.py:3 in work `wait(0.001)`")
     assert " is at measure/test_sampled.py:" in said
