@@ -5,7 +5,7 @@ once.
 from __future__ import annotations
 
 import builtins
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TOLERANCE, FLOOR = 0.01, 10
 # The most lines that are reported.
 _LINES = 3
-# A line that calls less than this share of the first one's calls is not reported.
+# A line that calls less than this share of the first one's calls, or of a function's growth, is not reported.
 _NOTABLE = 0.1
 
 
@@ -70,7 +70,16 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
     """
     more = grown(before or NOTHING, now.functions)
     lines = [each for each in now.lines if each.function in more]
-    own, grew = {*now.own}, {name for name, calls in now.functions.items() if calls > (before or NOTHING).of(name)}
+    own, grown_by = {*now.own}, {name: calls - (before or NOTHING).of(name) for name, calls in now.functions.items()}
+    grew = {name for name, calls in grown_by.items() if calls > 0}
+    called_at = Counter(each.function for each in now.lines)
+
+    def is_bystander(each: CallingLine) -> bool:
+        """Return True if a line makes few of the extra calls of a function: one `len` beside 6,000 in a package."""
+        return each.function not in grew or (
+            called_at[each.function] > 1 and each.calls < _NOTABLE * grown_by[each.function]
+        )
+
     found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
     for edges in _roots(lines, more, own)[:_LINES]:
         at = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
@@ -79,14 +88,14 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
             at,
             key=lambda each: (
                 not each.direct,
-                each.function not in grew,
+                is_bystander(each),
                 each.function not in own or _is_inside(each.function),
                 _is_builtin(each.function) or _is_inside(each.function),
                 each.function not in more,
                 -each.calls,
             ),
         )
-        alone = len([each for each in now.lines if each.function == first.function]) == 1
+        alone = called_at[first.function] == 1
         # Not every call's line is looked up.
         calls = now.functions.get(first.function, first.calls) if alone and first.function in grew else first.calls
         verb = "calls" if first.direct else "leads to"

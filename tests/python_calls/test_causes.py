@@ -181,3 +181,19 @@ def test_of_a_function_that_several_lines_call_the_baseline_is_compared_with_all
         "`ls` at tokenization.py:119 calls `str.startswith` 300 times (362 in all, baseline: 305)",
         "`info` at tokenization.py:143 calls `str.startswith` 62 times (362 in all, baseline: 305)",
     ]
+
+
+def test_a_line_with_few_of_the_extra_calls_is_not_blamed_for_them():
+    now = PythonCalls(
+        functions={"builtins.len": 6_007, "httpx.Response.iter_lines": 1, "str.splitlines": 1_000},
+        lines=(
+            edge(9, "test_lines", "builtins.len", 1),
+            edge(9, "test_lines", "httpx.Response.iter_lines", 1),
+            edge(9, "test_lines", "builtins.len", 6_006, direct=False),
+            edge(9, "test_lines", "str.splitlines", 1_000, direct=False),
+        ),
+    )
+    assert of_calls(Before({"builtins.len": 7, "httpx.Response.iter_lines": 1}), now) == [
+        "`test_lines` at tokenization.py:9 calls `httpx.Response.iter_lines` once; 2 more functions (+7,000 calls)"
+        " follow from it"
+    ]
