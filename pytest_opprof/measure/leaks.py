@@ -50,18 +50,21 @@ class Left:
     """The growth of allocated memory; 0 if below `LEAST_BYTES`, or `LEAST_EQUAL_BYTES` if three calls add the same."""
     where: tuple[str, ...] = ()
     """Their holders, and the lines that made them, in words."""
+    blocks: int = 0
+    """The growth of Python's memory without an object that is known; 0 if below `LEAST_BLOCKS`."""
 
     @property
     def number(self) -> int:
-        """The number of things left behind; memory without an object counts as one."""
-        return sum(self.objects.values()) or int(self.nbytes > 0)
+        """The number of things left behind; memory without an object counts as one, since its size varies a little."""
+        return sum(self.objects.values()) or int(self.nbytes > 0 or self.blocks > 0)
 
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
         things = [f"{number} {kind}" for kind, number in self.objects.items()]
         more = [plural(len(things) - _KINDS, "more kind")] if len(things) > _KINDS else []
         size = f" ({format_bytes(self.nbytes)})" if self.nbytes else ""
-        told = ", ".join([*things[:_KINDS], *more]) or "memory outside of Python"
+        of_python = f"about {self.blocks // LEAST_BLOCKS * LEAST_BLOCKS:,} strings or numbers that nothing holds"
+        told = ", ".join([*things[:_KINDS], *more]) or (of_python if self.blocks else "memory outside of Python")
         return "; ".join([f"each call leaves behind {told}{size}", *self.where])
 
 
@@ -99,14 +102,15 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
             for held_by, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
                 objects[kind] = objects.get(kind, 0) + number
                 where.append(f"held by {held_by}")
+    blocks = 0
     if not objects and min(least["kept_blocks"], _growth(call)[0]["kept_blocks"] if least["kept_blocks"] else 0):
         # Strings and numbers whose references a C function counts wrongly: nothing holds them.
-        objects["block of Python's memory"] = least["kept_blocks"]
+        blocks = least["kept_blocks"]
         where += _made_at(_traced(call)[0])
     nbytes = least["allocated_bytes"]
     if 0 < nbytes <= LEAST_BYTES and not objects:
         nbytes = _growth(call)[0]["allocated_bytes"]  # a cache of a few entries is full by now
-    return Left(objects, nbytes, tuple(where))
+    return Left(objects, nbytes, tuple(where), blocks)
 
 
 def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, int]]:
