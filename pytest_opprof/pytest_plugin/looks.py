@@ -129,7 +129,10 @@ def with_looks(
         if op in first and op in last
     ]
     if varied:
-        return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}. {_VARY}")
+        against_base = [changes(was, each, tolerances) for each in seen]
+        more = all(op in found and found[op].is_regression for found in against_base for op in worse)
+        advice = "; more than in the baseline, too" if more else f". {_VARY}"
+        return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}{advice}")
     again = " the second time" if any(op in first for op in worse) else ""
     return replace(window, confirmed=True, looked=f"confirmed in a fresh process{again}{_told(window.first_uses)}")
 
