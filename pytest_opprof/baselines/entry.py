@@ -15,7 +15,7 @@ from ..python_calls.names import other_versions
 from ..verdict import coarse
 from ..verdict.coarse import Coarse
 from ..verdict.facts import compared, derived
-from ..verdict.quantities import FACTS, OF_PYTHON, SUMS
+from ..verdict.quantities import FACTS, HOST_MEMORY, OF_PYTHON, SUMS
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 
@@ -94,6 +94,16 @@ class WindowBaseline:
         if not other_versions(self.python, now):
             return self
         return replace(self, facts={name: each for name, each in self.facts.items() if name not in OF_PYTHON})
+
+    def comparable_here(self, now: Mapping[str, str] | None) -> WindowBaseline:
+        """Return the entry without facts of other versions; *now* are those of Python calls, None if uncounted.
+
+        An object has another size in each version of Python; only coarse times say which one recorded the entry.
+        """
+        found = self if now is None else self.comparable(now)
+        if not self.coarse or any(key.endswith(with_python("")) for key in self.coarse):
+            return found
+        return replace(found, facts={name: each for name, each in found.facts.items() if name != HOST_MEMORY})
 
     def lacks_python(self, now: WindowBaseline) -> bool:
         """Return True if *now* has calls of Python functions that this entry lacks, or has for other versions."""

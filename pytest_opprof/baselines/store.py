@@ -65,11 +65,21 @@ class Store:
 
     def home(self, environment: Environment, module: str, test: str, window: str) -> Environment | None:
         """Return the environment of the baseline that `entry` returns."""
+        if found := self._home_in_this_version(environment, module, test, window):
+            return found
+        for content in self._elsewhere(environment, module):
+            entry = content.tests.get(test, {}).get(window)
+            if entry and not entry.ops and content.environment.could_be_here(environment, in_any_version=True):
+                return content.environment
+        return None
+
+    def _home_in_this_version(
+        self, environment: Environment, module: str, test: str, window: str
+    ) -> Environment | None:
         if window in self._content(environment, module).tests.get(test, {}):
             return environment
         for content in self._elsewhere(environment, module):
-            entry = content.tests.get(test, {}).get(window)
-            if entry and content.environment.could_be_here(environment, in_any_version=not entry.ops):
+            if window in content.tests.get(test, {}) and content.environment.could_be_here(environment):
                 return content.environment
         return None
 
@@ -119,8 +129,8 @@ class Store:
         return kept if isinstance(kept, str) else kept.get((test, window), lacking)
 
     def put(self, environment: Environment, module: str, test: str, window: str, entry: WindowBaseline) -> None:
-        """Replace the baseline of a window, wherever it was; `save` writes it."""
-        home = self.home(environment, module, test, window)
+        """Replace the baseline of a window, wherever it was for these versions; `save` writes it."""
+        home = self._home_in_this_version(environment, module, test, window)
         if home not in (None, environment):
             self._change(home, module, (test, window, None))
         self._change(environment, module, (test, window, entry))

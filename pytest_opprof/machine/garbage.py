@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,8 @@ class DueCollection:
         return self
 
     def __exit__(self, *_: object) -> None:
-        gc.callbacks.remove(self._seen)
+        with suppress(ValueError):  # the program cleared them
+            gc.callbacks.remove(self._seen)
 
     def _seen(self, phase: str, info: Mapping[str, Any]) -> None:
         if info["generation"] < _FULL or self._is_over:
@@ -52,9 +53,17 @@ class DueCollection:
             self._is_over = True
             if self._began_ns:
                 self.took_ns = [now - began for now, began in zip(self._clocks_ns(), self._began_ns)]
-        # gc.collect() resets no counter before this, and Python begins only when the youngest one is over its limit.
-        elif get_ident() == self._thread and gc.get_count()[0] > gc.get_threshold()[0]:
+        elif get_ident() == self._thread and _is_due():
             self._began_ns = self._clocks_ns()
+
+
+def _is_due() -> bool:
+    """Return True if Python begins a collection by itself: only if the counter of young objects is over its limit.
+
+    `gc.collect` resets no counter before its callback.
+    """
+    limit = gc.get_threshold()[0]
+    return gc.isenabled() and 0 < limit < gc.get_count()[0]
 
 
 _FULL = 2

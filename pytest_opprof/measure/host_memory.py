@@ -1,7 +1,7 @@
 """The peak of a body's memory on the host: Python's objects and NumPy's arrays, as `tracemalloc` counts them.
 
 `tracemalloc` makes allocating code 2 to 12 times slower, so it has runs of its own. What libraries allocate without
-telling it (pandas' hash tables, Arrow, PyTorch) does not count.
+telling it (pandas' hash tables, Arrow, PyTorch) does not count; what pytest captures of prints and logs does.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 
+from ..errors import UsageError
 from ..machine.garbage import uncollected
 from ..sites.code import Kind, kinds
 from ..units import format_bytes
@@ -25,14 +26,42 @@ _LINES = 3
 LOOKER = "opprof-memory"
 
 
-def peak_of(call: Callable[[], object]) -> int | None:
-    """Run the body as a *call*, and return the bytes at its worst moment, above its beginning; None if unknown.
+def peak_of(call: Callable[[], object]) -> int:
+    """Run the body as a *call*, and return the bytes at its worst moment, above its beginning.
 
-    It is unknown if the program traces its memory itself.
+    Raises UsageError if the program uses `tracemalloc` itself.
     """
-    with _traced(1) as is_ours:
+    with _traced(1) as is_ours, _noted(_CHANGES) as used:
         call()
-        return tracemalloc.get_traced_memory()[1] if is_ours and tracemalloc.is_tracing() else None
+        if not is_ours or used:
+            raise UsageError("the program uses tracemalloc itself")
+        return tracemalloc.get_traced_memory()[1]
+
+
+# The functions of tracemalloc that change what it knows.
+_CHANGES = ("start", "stop", "clear_traces", "reset_peak")
+
+
+@contextmanager
+def _noted(functions: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the list of the *functions* of tracemalloc that are called in the context."""
+    called: list[str] = []
+    before = {name: getattr(tracemalloc, name) for name in functions}
+
+    def noting(name: str) -> Callable[..., object]:
+        def function(*arguments: object) -> object:
+            called.append(name)
+            return before[name](*arguments)
+
+        return function
+
+    try:
+        for name in functions:
+            setattr(tracemalloc, name, noting(name))
+        yield called
+    finally:
+        for name, function in before.items():
+            setattr(tracemalloc, name, function)
 
 
 def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:

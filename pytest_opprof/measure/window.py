@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..profile.op_profile import ALWAYS, OpProfile, OpStats, Remark
+from ..profile.op_profile import ALWAYS, About, OpProfile, OpStats, Remark
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
 from .leaks import Left
@@ -48,9 +48,9 @@ class Window:
             raise UsageError(f"window {self.name!r} has no numbers: it {self.unfinished}")
         return self._profile
 
-    def remark(self, text: str) -> None:
+    def remark(self, text: str, about: About = "ops") -> None:
         """Add a remark on the whole of the closed window."""
-        self._profile = replace(self.profile, remarks=(*self.profile.remarks, (ALWAYS, Remark(text))))
+        self._profile = replace(self.profile, remarks=(*self.profile.remarks, (ALWAYS, Remark(text, about))))
 
     def left(self, left: Left) -> None:
         """Add the leftovers of each call to the closed window."""

@@ -26,7 +26,7 @@ from .op_key import CallSite, OpKey
 
 # In place of a step: a remark on the whole.
 ALWAYS = -1
-About = Literal["ops", "lines", "processes", "compilations"]
+About = Literal["ops", "lines", "processes", "compilations", "leaks", "host memory"]
 # The quantities with lines in `OpProfile.fact_sites`.
 WITH_SITES = ("grad_nodes", "allocations", "program_ops")
 # The quantities of `OpProfile.counts` that are no sum: a step has the value of its largest interval.

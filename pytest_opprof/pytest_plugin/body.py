@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 import unittest
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,11 +20,14 @@ from ..measure.measurement import Measurement
 from ..measure.sampled import Sampler
 from ..measure.window import LEFT, OPEN, Window
 from ..processes.this_run import COUNTED, FIRST_LOOK
+from ..profile.op_profile import About
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
 from .test_run import Failed, TestRun
 
 _Found = TypeVar("_Found")
+# What a body may raise when it runs again, when its outcome is already decided.
+_FAILURES = (Exception, SystemExit, pytest.skip.Exception, pytest.fail.Exception)
 
 
 class Call:
@@ -93,7 +95,7 @@ def look_for_leaks(call: Call, measurement: Measurement) -> None:
     if body is None or not measurement.plan.leaks or call.item.config.stash.get(FIRST_LOOK, False):
         return
     warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
-    left = _of_more_runs(call, measurement, body, "leaks are", lambda: left_by(call.by_us, warmups))
+    left = _of_more_runs(call, measurement, body, "leaks", lambda: left_by(call.by_us, warmups))
     if left is not None:
         body.left(left)
 
@@ -104,36 +106,44 @@ def measure_host_memory(call: Call, measurement: Measurement) -> None:
     if body is None or not measurement.plan.host_memory:
         return
     frameworks = {name for name, _ in body.profile.environment.frameworks}
-    if tracemalloc.is_tracing():
-        body.remark("peak memory of the host is unknown: the program itself uses tracemalloc")
-    elif body.profile.is_empty or frameworks <= {"numpy"}:
-        peak = _of_more_runs(call, measurement, body, "peak memory of the host is", lambda: peak_of(call.by_us))
+    if body.profile.is_empty or frameworks <= {"numpy"}:
+        peak = _of_more_runs(call, measurement, body, "host memory", lambda: peak_of(call.by_us))
         if peak is not None:
             body.used_on_host(peak)
 
 
 def memory_lines(call: Call, measurement: Measurement, peak: int) -> Sequence[str]:
     """Run the body once more, and return in words the lines that hold its *peak* memory."""
-    what = "the lines that hold memory are"
-    return _of_more_runs(call, measurement, measurement.windows[-1], what, lambda: lines_at(peak, call.by_us)) or ()
+    return _of_more_runs(call, measurement, None, "host memory", lambda: lines_at(peak, call.by_us)) or ()
 
 
 def _of_more_runs(
-    call: Call, measurement: Measurement, window: Window, what: str, run: Callable[[], _Found]
+    call: Call, measurement: Measurement, window: Window | None, about: About, run: Callable[[], _Found]
 ) -> _Found | None:
-    """Return the result of more runs of the body, which measure nothing else; None, with a remark, if it cannot run."""
-    why = why_not_again(call.test)
+    """Return the result of more runs of the body, which measure nothing else; None, with a remark on its *window*, if
+    it cannot run.
+    """
+    why, raised = why_not_again(call.test), call.raised
     with measurement.repeated():
         try:
             if not why:
                 return run()
         except pytest.exit.Exception:
             raise
-        except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
+        except UsageError as error:
+            _forget_excinfo(call)
+            why = str(error)
+        except _FAILURES as error:
             _forget_excinfo(call)
             why = f"when it ran again, the body raised {error!r}"
-    window.remark(f"{what} unknown: {why}")
+        finally:
+            call.raised = raised
+    if window:
+        window.remark(f"{_SUBJECTS[about]} unknown: {why}", about)
     return None
+
+
+_SUBJECTS: Mapping[About, str] = {"leaks": "leaks are", "host memory": "peak memory of the host is"}
 
 
 def _forget_excinfo(call: Call) -> None:
@@ -173,7 +183,7 @@ def _measured_again(call: Call, measurement: Measurement, rounds: int) -> bool:
         return True
     except pytest.exit.Exception:
         raise
-    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+    except _FAILURES:
         _forget_excinfo(call)
         return False
 
@@ -196,7 +206,7 @@ def count(
             call.by_us()
     except pytest.exit.Exception:
         raise
-    except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
+    except _FAILURES as error:
         why = f"the body cannot run twice: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
         _forget_excinfo(call)
     finally:
@@ -228,7 +238,7 @@ def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
         return [*sampler.lines()]
     except pytest.exit.Exception:
         raise
-    except (Exception, pytest.skip.Exception, pytest.fail.Exception):
+    except _FAILURES:
         _forget_excinfo(call)
         return []
     finally:

@@ -207,6 +207,10 @@ class Judging:
             report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
         if base:
             report = _with_remark_of_versions(report, base, bool(plan.python))
+            if HOST_MEMORY in base.facts and HOST_MEMORY not in _comparable(base, report).facts:
+                report = report.with_remark(
+                    "peak memory of the host is not compared: the baseline is of another version of Python"
+                )
             lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:
@@ -485,8 +489,7 @@ def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, tim
 
 
 def _comparable(base: WindowBaseline, window: JudgedWindow) -> WindowBaseline:
-    python = window.numbers.python
-    return base.comparable(python.versions) if python else base
+    return base.comparable_here(window.numbers.python.versions if window.numbers.python else None)
 
 
 def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_asked: bool) -> JudgedWindow:

@@ -116,7 +116,9 @@ def _of_the_host(profile: OpProfile) -> str:
 
 
 def _of_the_device(profile: OpProfile) -> str:
-    if profile.peak_memory:
+    if said := next((remark.text for _, remark in profile.remarks if remark.about == "host memory"), ""):
+        return said
+    if any(profile.peak_memory or ()):
         return "without an accelerator, limit it with peak_memory"
     return "live, it is known of whole bodies of Python and NumPy" if profile.environment.device == "cpu" else ""
 

@@ -248,3 +248,5 @@ def test_a_baseline_without_ops_counts_with_any_version_of_a_framework_but_only_
     assert store.entry(HERE, "test_a.py", "test_x", "body") == WindowBaseline({})
     assert store.entry(HERE, "test_a.py", "test_y", "body") is None
     assert store.entry(there, "test_a.py", "test_x", "body") is None
+    store.put(HERE, "test_a.py", "test_x", "body", WindowBaseline({}))
+    assert store.save().files == [paths.path_of(tmp_path, HERE, "test_a.py")]  # the other version keeps its own

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from threading import Thread
@@ -77,6 +77,27 @@ def test_a_collection_in_another_thread_is_not_timed() -> None:
         thread.start()
         thread.join()
     assert found.took_ns == [0]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("off", [gc.disable, lambda: gc.set_threshold(0)])
+def test_a_collection_is_the_codes_own_where_python_begins_none(off: Callable[[], None]) -> None:
+    with due(count()) as found:
+        off()
+        kept = [[number] for number in range(1000)]
+        gc.collect()
+        gc.enable()
+    assert kept
+    assert found.took_ns == [0]
+
+
+def test_callbacks_that_the_program_removes_are_no_error() -> None:
+    before = [*gc.callbacks]
+    try:
+        with due(count()):
+            gc.callbacks.clear()
+    finally:
+        gc.callbacks[:] = before
 
 
 def test_nothing_is_called_after_the_context() -> None:

@@ -7,6 +7,7 @@ from threading import enumerate as enumerate_threads
 import numpy as np
 import pytest
 
+from pytest_opprof.errors import UsageError
 from pytest_opprof.measure.host_memory import LOOKER, lines_at, peak_of
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -19,29 +20,33 @@ def test_the_peak_is_that_of_the_worst_moment(nbytes: int) -> None:
         np.zeros(nbytes // 2, np.uint8)
 
     peak = peak_of(body)
-    assert peak is not None
     assert nbytes <= peak < nbytes + 64 * KIB
 
 
 def test_memory_of_before_does_not_count() -> None:
     kept = bytearray(MIB)
     peak = peak_of(lambda: kept)
-    assert peak is not None
     assert peak < 64 * KIB
 
 
 def test_the_tracing_of_the_program_goes_on_and_is_not_read() -> None:
     tracemalloc.start()
     try:
-        assert peak_of(lambda: bytearray(MIB)) is None
+        with pytest.raises(UsageError, match="the program uses tracemalloc itself"):
+            peak_of(lambda: bytearray(MIB))
         assert lines_at(MIB, lambda: bytearray(MIB)) == []
         assert tracemalloc.is_tracing()
     finally:
         tracemalloc.stop()
 
 
-def test_a_program_that_ends_the_tracing_has_no_peak() -> None:
-    assert peak_of(tracemalloc.stop) is None
+@pytest.mark.parametrize("name", ["start", "stop", "clear_traces", "reset_peak"])
+def test_a_program_that_changes_the_tracing_has_no_peak(name: str) -> None:
+    function = getattr(tracemalloc, name)
+    with pytest.raises(UsageError, match="the program uses tracemalloc itself"):
+        peak_of(lambda: getattr(tracemalloc, name)())
+    assert getattr(tracemalloc, name) is function
+    assert not tracemalloc.is_tracing()
 
 
 @pytest.mark.parametrize("look", [peak_of, lambda call: lines_at(KIB, call)])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from pytest_opprof.measure.host_memory import LOOKER
 
+from ..conftest import coarsely
+
 Suite = Callable[..., pytest.RunResult]
-HEAD = "import pytest, threading, tracemalloc\nfrom pytest_opprof.backends import fake\n"
+HEAD = "import pytest, threading, tracemalloc\nfrom pytest_opprof.backends import fake\nSEEN = []\n"
 LARGE = "    kept = [str(number) for number in range(20_000)]\n"
 
 
@@ -24,7 +27,7 @@ def test_a_peak_over_its_budget_fails_with_the_line_that_holds_it(pytester: pyte
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["op budget exceeded: *", "  peak memory of the host: 1.* MiB (budget: 100 KiB)", "    1.* MiB at test_m.py:5"]
+        ["op budget exceeded: *", "  peak memory of the host: 1.* MiB (budget: 100 KiB)", "    1.* MiB at test_m.py:6"]
     )
     result.stdout.no_fnmatch_line("op * calls *")
     result.stdout.no_fnmatch_line("test_m.py::test_a: *")
@@ -53,12 +56,13 @@ def test_a_peak_above_its_baseline_fails_where_it_was_asked_for(pytester: pytest
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("    tracemalloc.start()\n", "*the limit on peak memory of the host (1 KiB) cannot be checked*"),
-        ("    fake.launch('Add')\n", "*the limit on peak memory of the host (1 KiB) cannot be checked*"),
+        ("    tracemalloc.start()\n", "peak memory of the host is unknown: the program uses tracemalloc itself"),
+        ("    fake.launch('Add')\n", "fake does not measure it here"),
         (
             "    with open('once', 'x'): pass\n",
-            "*the limit on peak memory of the host (1 KiB) cannot be checked*",
+            "peak memory of the host is unknown: when it ran again, the body raised FileExistsError*",
         ),
+        ("    SEEN.append(0)\n    if SEEN[1:]: raise SystemExit(3)\n", "*the body raised SystemExit(3)"),
     ],
 )
 def test_a_limit_that_cannot_be_checked_is_an_error(
@@ -70,7 +74,7 @@ def test_a_limit_that_cannot_be_checked_is_an_error(
     write(pytester, "op_budget(host_memory='1 KiB')", body)
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([said])
+    result.stdout.fnmatch_lines([f"*the limit on peak memory of the host (1 KiB) cannot be checked: {said}"])
 
 
 def test_a_limit_on_peak_memory_of_plain_python_names_the_one_to_use(pytester: pytest.Pytester, suite: Suite) -> None:
@@ -83,3 +87,20 @@ def test_a_limit_on_peak_memory_of_plain_python_names_the_one_to_use(pytester: p
             " objects"
         ]
     )
+
+
+def test_a_baseline_of_another_python_is_not_compared_and_that_is_said(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coarsely(monkeypatch)
+    write(pytester, "opprof(memory=True)", "    kept = list(range(100))\n")
+    suite("--opprof-update").assert_outcomes(passed=1)
+    (times,) = pytester.path.glob("baselines/*/test_m.py.times.json")
+    version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    assert version in times.read_text(encoding="utf-8")
+    times.write_text(times.read_text(encoding="utf-8").replace(version, "Python 3.9"), encoding="utf-8")
+    write(pytester, "opprof(memory=True)", LARGE)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    said = "peak memory of the host is not compared: the baseline is of another version of Python"
+    result.stdout.fnmatch_lines([f"*{said}"])

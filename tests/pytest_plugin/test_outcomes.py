@@ -334,3 +334,16 @@ def test_a_body_that_imports_a_framework_is_measured_when_it_runs_again(
     result = pytester.runpytest_subprocess(*flags)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*torch was first imported inside the measured window, so its ops were missed.*"])
+
+
+def test_a_test_that_fails_is_no_pass_where_opprof_has_a_defect_meanwhile(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("pytest_opprof.measure.recorder.DueCollection.__exit__", broken)
+    pytester.makepyfile("import pytest\n@pytest.mark.opprof\ndef test_a(): assert 1 == 2\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*assert 1 == 2*", "opprof: error: *was not measured*a defect*"])
