@@ -254,7 +254,7 @@ def test_times_of_another_machine_are_not_judged_and_both_are_named(judge: Judge
         ([answer(1), answer(1)], "in a fresh process it stays within the baseline", ""),
         ([answer(1, Add=2), answer(1)], "its second run in a process matches the baseline", ""),
         ([answer(1, Add=2)], "", "confirmed in a fresh process"),
-        ([answer(1, Add=3)], "", "alone in a fresh process: Add 3. record the baseline again"),
+        ([answer(1, Add=3)], "", "alone in a fresh process: Add 3; more than in the baseline, too"),
         ([Answer({}, "failed: it broke")], "", "not confirmed in a fresh process: failed: it broke"),
         ([answer(1, Add=2), Answer({}, "")], "", "not confirmed in a fresh process: the window was not opened there"),
         ([BackendError("it ended")], "", "not confirmed in a fresh process: it ended"),
