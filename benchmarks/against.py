@@ -1,4 +1,4 @@
-"""What ``--opprof-against`` costs beside plain pytest: an unchanged suite, the first and the second run on one base.
+"""The cost of ``--opprof-against`` beside plain pytest: an unchanged suite, the first and the second run on one base.
 
     python benchmarks/against.py PROJECT BASE [--python PYTHON] [--rounds 3] [-- PYTEST ARGUMENTS]
 

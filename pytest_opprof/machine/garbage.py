@@ -6,10 +6,13 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+# The generation of a full collection, for `gc.callbacks`.
+FULL: Final = 2
 
 
 @contextmanager
@@ -47,7 +50,7 @@ class DueCollection:
             gc.callbacks.remove(self._seen)
 
     def _seen(self, phase: str, info: Mapping[str, Any]) -> None:
-        if info["generation"] < _FULL or self._is_over:
+        if info["generation"] < FULL or self._is_over:
             return
         if phase == "stop":
             self._is_over = True
@@ -64,6 +67,3 @@ def _is_due() -> bool:
     """
     limit = gc.get_threshold()[0]
     return gc.isenabled() and 0 < limit < gc.get_count()[0]
-
-
-_FULL = 2

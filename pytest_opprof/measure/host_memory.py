@@ -1,7 +1,7 @@
 """The peak of a body's memory on the host: Python's objects and NumPy's arrays, as `tracemalloc` counts them.
 
-`tracemalloc` makes allocating code 2 to 12 times slower, so it has runs of its own. What libraries allocate without
-telling it (pandas' hash tables, Arrow, PyTorch) does not count; what pytest captures of prints and logs does.
+`tracemalloc` makes allocating code 2 to 12 times slower, so it has runs of its own. Memory that libraries allocate
+without it (pandas' hash tables, Arrow, PyTorch) does not count; prints and logs that pytest captures do.
 """
 
 from __future__ import annotations
@@ -31,22 +31,18 @@ def peak_of(call: Callable[[], object]) -> int:
 
     Raises UsageError if the program uses `tracemalloc` itself.
     """
-    with _traced(1) as is_ours, _noted(_CHANGES) as used:
+    with _traced(1) as is_ours, _changes_noted() as used:
         call()
         if not is_ours or used:
             raise UsageError("the program uses tracemalloc itself")
         return tracemalloc.get_traced_memory()[1]
 
 
-# The functions of tracemalloc that change what it knows.
-_CHANGES = ("start", "stop", "clear_traces", "reset_peak")
-
-
 @contextmanager
-def _noted(functions: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the list of the *functions* of tracemalloc that are called in the context."""
+def _changes_noted() -> Iterator[list[str]]:
+    """Yield the list of the functions of tracemalloc called in the context that change its knowledge."""
     called: list[str] = []
-    before = {name: getattr(tracemalloc, name) for name in functions}
+    before = {name: getattr(tracemalloc, name) for name in ("start", "stop", "clear_traces", "reset_peak")}
 
     def noting(name: str) -> Callable[..., object]:
         def function(*arguments: object) -> object:
@@ -56,7 +52,7 @@ def _noted(functions: Sequence[str]) -> Iterator[list[str]]:
         return function
 
     try:
-        for name in functions:
+        for name in before:
             setattr(tracemalloc, name, noting(name))
         yield called
     finally:

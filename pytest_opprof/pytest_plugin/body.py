@@ -26,7 +26,7 @@ from ..results.window_result import BODY
 from .test_run import Failed, TestRun
 
 _Found = TypeVar("_Found")
-# What a body may raise when it runs again, when its outcome is already decided.
+# Errors of a body that runs again, when its outcome is already decided.
 _FAILURES = (Exception, SystemExit, pytest.skip.Exception, pytest.fail.Exception)
 
 

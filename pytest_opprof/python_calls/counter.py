@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from types import CodeType, TracebackType
 from typing import final
 
+from ..machine.garbage import FULL
 from ..sites.shown import Shown
 from .counted import PythonCalls
 from .functions import is_left_out
@@ -18,9 +19,6 @@ if sys.version_info >= (3, 12):
     from .monitored import TELLS_LOOPS, Observer
 else:
     from .profiled import TELLS_LOOPS, Observer
-
-# The generation of a full collection.
-_OLDEST = 2
 
 
 @final
@@ -84,7 +82,7 @@ class Counter:
 
     def _collected(self, phase: str, told: Mapping[str, int]) -> None:
         # If the code turned the collector on, a collection is nobody's request.
-        if phase == "start" and told.get("generation") == _OLDEST and not gc.isenabled():
+        if phase == "start" and told.get("generation") == FULL and not gc.isenabled():
             self._tally.collections += 1
 
     def snapshot(self) -> Snapshot:

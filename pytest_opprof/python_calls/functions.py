@@ -29,7 +29,7 @@ from .names import PYTHON
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 # The address of an object, in a name that a program made: it differs in each process.
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-# The counter of a program that generates code (networkx: argmap_shortest_path_17): what ran before changes it.
+# The counter of a program that generates code (networkx: argmap_shortest_path_17), which earlier tests change.
 _COUNTER = re.compile(r"_\d+$")
 _DESCRIPTORS = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
 _BOUND = (BuiltinFunctionType, MethodWrapperType)
