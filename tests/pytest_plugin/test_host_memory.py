@@ -27,7 +27,7 @@ def test_a_peak_over_its_budget_fails_with_the_line_that_holds_it(pytester: pyte
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["op budget exceeded: *", "  peak memory of the host: 1.* MiB (budget: 100 KiB)", "    1.* MiB at test_m.py:6"]
+        ["op budget exceeded: *", "  peak memory of the host: 1.* MiB (budget: 100 KiB)", "    * at test_m.py:6"]
     )
     result.stdout.no_fnmatch_line("op * calls *")
     result.stdout.no_fnmatch_line("test_m.py::test_a: *")
@@ -93,13 +93,13 @@ def test_a_baseline_of_another_python_is_not_compared_and_that_is_said(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coarsely(monkeypatch)
-    write(pytester, "opprof(memory=True)", "    kept = list(range(100))\n")
+    write(pytester, "opprof(memory=True, python=False)", "    kept = list(range(100))\n")
     suite("--opprof-update").assert_outcomes(passed=1)
     (times,) = pytester.path.glob("baselines/*/test_m.py.times.json")
     version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     assert version in times.read_text(encoding="utf-8")
     times.write_text(times.read_text(encoding="utf-8").replace(version, "Python 3.9"), encoding="utf-8")
-    write(pytester, "opprof(memory=True)", LARGE)
+    write(pytester, "opprof(memory=True, python=False)", LARGE)
     result = suite("--opprof")
     result.assert_outcomes(passed=1)
     said = "peak memory of the host is not compared: the baseline is of another version of Python"
