@@ -13,7 +13,7 @@ from ..conftest import coarsely
 
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest, threading, tracemalloc\nfrom pytest_opprof.backends import fake\nSEEN = []\n"
-LARGE = "    kept = [str(number) for number in range(20_000)]\n"
+LARGE = "    kept = [str(number) for number in range(50_000)]\n"
 
 
 def write(pytester: pytest.Pytester, mark: str, body: str) -> None:
@@ -27,7 +27,7 @@ def test_a_peak_over_its_budget_fails_with_the_line_that_holds_it(pytester: pyte
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["op budget exceeded: *", "  peak memory of the host: 1.* MiB (budget: 100 KiB)", "    * at test_m.py:6"]
+        ["op budget exceeded: *", "  peak memory of the host: * MiB (budget: 100 KiB)", "    * at test_m.py:6"]
     )
     result.stdout.no_fnmatch_line("op * calls *")
     result.stdout.no_fnmatch_line("test_m.py::test_a: *")
@@ -48,7 +48,7 @@ def test_a_peak_above_its_baseline_fails_where_it_was_asked_for(pytester: pytest
     write(pytester, mark, LARGE)
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  peak memory of the host: 1.* MiB (baseline: * KiB)*"])
+    result.stdout.fnmatch_lines(["  peak memory of the host: * MiB (baseline: * KiB)*"])
     write(pytester, "opprof", LARGE)
     suite("--opprof", "--no-opprof-python").assert_outcomes(passed=1)
 
@@ -89,6 +89,7 @@ def test_a_limit_on_peak_memory_of_plain_python_names_the_one_to_use(pytester: p
     )
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_baseline_of_another_python_is_not_compared_and_that_is_said(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
