@@ -23,7 +23,8 @@ _FRAMES = 8
 # The lines of a peak are looked up when this part of it is reached, each millisecond: the runs differ, most under
 # coverage, whose data is then there (1.19 and 1.03 MiB).
 _NEARLY, _LOOK_S = 0.8, 0.001
-_LINES = 3
+# The most lines that are reported, and their least share of the peak.
+_LINES, _NOTABLE = 3, 0.05
 LOOKER = "opprof-memory"
 
 
@@ -87,7 +88,7 @@ def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:
         own = [frame for frame in trace.traceback if kinds[frame.filename] is Kind.TRACED]
         if own:
             found[f"{relative(own[-1].filename)}:{own[-1].lineno}"] += trace.size
-    return [f"{format_bytes(size)} at {line}" for line, size in found.most_common(_LINES)]
+    return [f"{format_bytes(size)} at {line}" for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def test_a_peak_over_its_budget_fails_with_the_line_that_holds_it(pytester: pyte
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["op budget exceeded: *", "  peak memory of the host: * MiB (budget: 100 KiB)", "    * at test_m.py:6"]
+        ["op budget exceeded: *", "  peak memory of the host: * MiB (budget: 100 KiB)", "    * MiB at test_m.py:6"]
     )
     result.stdout.no_fnmatch_line("op * calls *")
     result.stdout.no_fnmatch_line("test_m.py::test_a: *")
