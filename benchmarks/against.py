@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,16 +31,13 @@ def main() -> None:
     pytest = [chosen.python, "-m", "pytest", "-q", *chosen.arguments]
     ratios: dict[str, list[tuple[float, float]]] = {"first": [], "second": []}
     for _ in range(chosen.rounds):
-        cache = Path(tempfile.mkdtemp())
-        against = ["--opprof-all", f"--opprof-against={chosen.base}", f"--opprof-cache={cache}"]
-        try:
+        with tempfile.TemporaryDirectory() as cache:
+            against = ["--opprof-all", f"--opprof-against={chosen.base}", f"--opprof-cache={cache}"]
             plain = timed([*pytest, "-p", "no:opprof"], chosen.project)
             for name, rows in ratios.items():
                 run = timed([*pytest, *against], chosen.project, plain[2])
                 rows.append((run[0] / plain[0], run[1] / plain[1]))
                 print(f"{name}: {run[0]:.1f} s, CPU {run[1]:.1f} s; plain pytest {plain[0]:.1f} s, {plain[1]:.1f} s")
-        finally:
-            shutil.rmtree(cache, ignore_errors=True)
     for name, rows in ratios.items():
         for unit, values in zip(("wall time", "CPU time"), zip(*rows, strict=True), strict=True):
             print(

@@ -65,21 +65,18 @@ class Store:
 
     def home(self, environment: Environment, module: str, test: str, window: str) -> Environment | None:
         """Return the environment of the baseline that `entry` returns."""
-        if found := self._home_in_this_version(environment, module, test, window):
-            return found
-        for content in self._elsewhere(environment, module):
-            entry = content.tests.get(test, {}).get(window)
-            if entry and not entry.ops and content.environment.could_be_here(environment, in_any_version=True):
-                return content.environment
-        return None
+        found = self._home(environment, module, test, window)
+        return found or self._home(environment, module, test, window, in_any_version=True)
 
-    def _home_in_this_version(
-        self, environment: Environment, module: str, test: str, window: str
+    def _home(
+        self, environment: Environment, module: str, test: str, window: str, *, in_any_version: bool = False
     ) -> Environment | None:
         if window in self._content(environment, module).tests.get(test, {}):
             return environment
         for content in self._elsewhere(environment, module):
-            if window in content.tests.get(test, {}) and content.environment.could_be_here(environment):
+            entry = content.tests.get(test, {}).get(window)
+            is_free = in_any_version and entry is not None and not entry.ops
+            if entry and content.environment.could_be_here(environment, in_any_version=is_free):
                 return content.environment
         return None
 
@@ -130,7 +127,7 @@ class Store:
 
     def put(self, environment: Environment, module: str, test: str, window: str, entry: WindowBaseline) -> None:
         """Replace the baseline of a window, wherever it was for these versions; `save` writes it."""
-        home = self._home_in_this_version(environment, module, test, window)
+        home = self._home(environment, module, test, window)
         if home not in (None, environment):
             self._change(home, module, (test, window, None))
         self._change(environment, module, (test, window, entry))

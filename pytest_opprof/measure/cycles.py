@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 
-from ..sites.code import Kind, kinds
-from .holders import relative
+from .traced import line_of, traced
 
 _FRAMES = 16
 
@@ -25,10 +24,9 @@ def finalized() -> Mapping[type, int]:
 
 def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[str]:
     """Run the body once more; yield the lines that made such objects, and their referrers."""
-    if tracemalloc.is_tracing():
-        return
-    tracemalloc.start(_FRAMES)
-    try:
+    with traced(_FRAMES) as is_ours:
+        if not is_ours:
+            return
         call()
         garbage = _garbage()
         found = [each for each in garbage if type(each) in wanted]
@@ -37,8 +35,6 @@ def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
         attributes = [vars(each) for each in found if hasattr(each, "__dict__")]
         closing = [each for each in gc.get_referrers(*found, *attributes) if id(each) in ids]
         lines = dict.fromkeys(line for each in [*found, *closing] if (line := _line(each)))
-    finally:
-        tracemalloc.stop()
     if lines:
         yield f"made at {', '.join([*lines][:_LINES])}"
 
@@ -65,6 +61,4 @@ def _has_finalizer(thing: object) -> bool:
 
 
 def _line(thing: object) -> str:
-    trace = tracemalloc.get_object_traceback(thing)
-    frames = [frame for frame in trace or () if kinds[frame.filename] is Kind.TRACED]
-    return f"{relative(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return line_of(tracemalloc.get_object_traceback(thing) or ())

@@ -15,9 +15,8 @@ from threading import Event, Thread
 
 from ..errors import UsageError
 from ..machine.garbage import uncollected
-from ..sites.code import Kind, kinds
 from ..units import format_bytes
-from .holders import relative
+from .traced import line_of, traced
 
 _FRAMES = 8
 # The lines of a peak are looked up when this part of it is reached, each millisecond: the runs differ, most under
@@ -33,7 +32,8 @@ def peak_of(call: Callable[[], object]) -> int:
 
     Raises UsageError if the program uses `tracemalloc` itself.
     """
-    with _traced(1) as is_ours, _changes_noted() as used:
+    gc.collect(1)
+    with uncollected(), traced(1) as is_ours, _changes_noted() as used:
         call()
         if not is_ours or used:
             raise UsageError("the program uses tracemalloc itself")
@@ -73,7 +73,8 @@ def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:
                 snapshots.append(tracemalloc.take_snapshot())
                 return
 
-    with _traced(_FRAMES) as is_ours:
+    gc.collect(1)
+    with uncollected(), traced(_FRAMES) as is_ours:
         if is_ours:
             looker = Thread(target=look, name=LOOKER, daemon=True)
             looker.start()
@@ -84,23 +85,6 @@ def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:
                 looker.join()
     found = Counter[str]()
     for trace in snapshots[0].statistics("traceback") if snapshots else ():
-        # The innermost line of the program that led to the allocation.
-        own = [frame for frame in trace.traceback if kinds[frame.filename] is Kind.TRACED]
-        if own:
-            found[f"{relative(own[-1].filename)}:{own[-1].lineno}"] += trace.size
+        if line := line_of(trace.traceback):
+            found[line] += trace.size
     return [f"{format_bytes(size)} at {line}" for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
-
-
-@contextmanager
-def _traced(frames: int) -> Iterator[bool]:
-    """Trace memory in the context, without collecting garbage; yield False if the program does that itself."""
-    is_ours = not tracemalloc.is_tracing()
-    gc.collect(1)
-    if is_ours:
-        tracemalloc.start(frames)
-    try:
-        with uncollected():
-            yield is_ours
-    finally:
-        if is_ours:
-            tracemalloc.stop()

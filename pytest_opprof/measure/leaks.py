@@ -21,10 +21,11 @@ from typing import Any, Final
 
 from ..machine.garbage import uncollected
 from ..machine.left import InUse, in_use
-from ..sites.code import Kind, first_part, is_test_tool, kinds
+from ..sites.code import first_part, is_test_tool
 from ..units import format_bytes, plural
 from . import cycles
-from .holders import CONTAINERS, autograd_graph, holder, line_that_fills, relative
+from .holders import CONTAINERS, autograd_graph, holder, line_that_fills
+from .traced import line_of, traced
 
 WARMUPS: Final = 2
 CALLS: Final = 4
@@ -102,14 +103,14 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
             for held_by, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
                 objects[kind] = objects.get(kind, 0) + number
                 where.append(f"held by {held_by}")
-    blocks = 0
-    if not objects and min(least["kept_blocks"], _growth(call)[0]["kept_blocks"] if least["kept_blocks"] else 0):
-        # Strings and numbers whose references a C function counts wrongly: nothing holds them.
-        blocks = least["kept_blocks"]
-        where += _made_at(_traced(call)[0])
-    nbytes = least["allocated_bytes"]
-    if 0 < nbytes <= LEAST_BYTES and not objects:
-        nbytes = _growth(call)[0]["allocated_bytes"]  # a cache of a few entries is full by now
+    # Strings and numbers whose references a C function counts wrongly: nothing holds them.
+    blocks, nbytes = 0 if objects else least["kept_blocks"], least["allocated_bytes"]
+    is_little = 0 < nbytes <= LEAST_BYTES and not objects
+    if blocks or is_little:
+        again, _ = _growth(call)  # a cache of a few entries is full by now
+        blocks = min(blocks, again["kept_blocks"])
+        nbytes = again["allocated_bytes"] if is_little else nbytes
+    where += _made_at(_after(call)[0]) if blocks else []
     return Left(objects, nbytes, tuple(where), blocks)
 
 
@@ -181,7 +182,7 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
 
 def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
     """Yield the holder of an object of a *kind* that a call leaves behind, and the lines that made the leftovers."""
-    snapshot, left = _traced(call)
+    snapshot, left = _after(call)
     made = [each for each in left if type(each) is kind]
     if made:
         found = holder(made[-1], [made], left)
@@ -190,17 +191,13 @@ def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
     yield from _made_at(snapshot)
 
 
-def _traced(call: Callable[[], object]) -> tuple[tracemalloc.Snapshot | None, list[Any]]:
+def _after(call: Callable[[], object]) -> tuple[tracemalloc.Snapshot | None, list[Any]]:
     """Return the memory that a *call* leaves, None if the program traces it itself, and the objects."""
-    own_trace = not tracemalloc.is_tracing()
     with _older_objects_apart():
-        if own_trace:
-            tracemalloc.start(_FRAMES)
-        call()
-        gc.collect()
-        snapshot = tracemalloc.take_snapshot() if own_trace else None
-        if own_trace:
-            tracemalloc.stop()
+        with traced(_FRAMES) as is_ours:
+            call()
+            gc.collect()
+            snapshot = tracemalloc.take_snapshot() if is_ours else None
         return snapshot, gc.get_objects()
 
 
@@ -210,9 +207,8 @@ def _made_at(snapshot: tracemalloc.Snapshot | None) -> Iterator[str]:
     for trace in snapshot.traces if snapshot else ():
         files = [frame.filename for frame in trace.traceback]  # the oldest first
         inside = len(files) - files[::-1].index(__file__) if __file__ in files else 0
-        frames = [frame for frame in trace.traceback[inside:] if kinds[frame.filename] is Kind.TRACED]
-        if frames and files[-1] != __file__:
-            lines[f"{relative(frames[-1].filename)}:{frames[-1].lineno}"] += trace.size
+        if line := line_of(trace.traceback[inside:]):
+            lines[line] += trace.size
     if lines:
         yield "made at " + ", ".join(line for line, _ in lines.most_common(_LINES))
 

@@ -142,10 +142,11 @@ class Measuring:
                 raise  # the last: `Parent.ask` ends this process
             self._summary.errors.append(defect(f"{test.id} was not measured", error))
             test.keep_unmeasured()
-            cause: BaseException | None = error
-            while cause := cause and cause.__context__:
-                if cause is call.raised:
-                    raise cause from None  # a defect while the test failed must not let it pass
+            cause = error.__context__
+            while cause is not None and cause is not call.raised:
+                cause = cause.__context__
+            if cause is not None:
+                raise cause from None  # a defect while the test failed must not let it pass
         finally:
             with test.told_plainly():
                 self._compared.leave(test)

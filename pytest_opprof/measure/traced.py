@@ -1,0 +1,29 @@
+"""Trace Python's memory by `tracemalloc`, and name the program's line of an allocation."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ..sites.code import Kind, kinds
+from .holders import relative
+
+
+@contextmanager
+def traced(frames: int) -> Iterator[bool]:
+    """Trace memory in the context, with so many *frames* an allocation; yield False if the program does so itself."""
+    is_ours = not tracemalloc.is_tracing()
+    if is_ours:
+        tracemalloc.start(frames)
+    try:
+        yield is_ours
+    finally:
+        if is_ours:
+            tracemalloc.stop()
+
+
+def line_of(frames: Sequence[tracemalloc.Frame]) -> str:
+    """Return the innermost line of the program in the *frames* of an allocation, oldest first; empty without one."""
+    own = [frame for frame in frames if kinds[frame.filename] is Kind.TRACED]
+    return f"{relative(own[-1].filename)}:{own[-1].lineno}" if own else ""
