@@ -1,4 +1,4 @@
-"""The resources of a process: memory of the C library, blocks of Python's, threads, open files, child processes."""
+"""The resources of a process: memory of the C library, blocks of Python's, threads, files, processes, device memory."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ class InUse(NamedTuple):
     threads: int
     files: int
     processes: int
+    device_bytes: int
+    """Memory of accelerators that the program holds."""
 
 
-def in_use() -> InUse:
-    """Return the resources of this process now."""
+def in_use(device_bytes: Callable[[], int] = lambda: 0) -> InUse:
+    """Return the resources of this process now; *device_bytes* asks the frameworks for the last."""
     started = children()
     return InUse(
         _malloced()(),
@@ -43,6 +45,7 @@ def in_use() -> InUse:
         threading.active_count(),
         len(os.listdir("/proc/self/fd")) if sys.platform.startswith("linux") else 0,
         len(started.alive) if started else 0,
+        device_bytes(),
     )
 
 

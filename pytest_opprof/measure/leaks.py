@@ -41,6 +41,9 @@ _LINES, _KINDS = 3, 5
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
+_MEMORY = ("memory", "memory outside of Python")
+
+
 @dataclass(frozen=True, slots=True)
 class Left:
     """The leftovers of each call, at least."""
@@ -53,44 +56,48 @@ class Left:
     """Their holders, and the lines that made them, in words."""
     blocks: int = 0
     """The growth of Python's memory without an object that is known; 0 if below `LEAST_BLOCKS`."""
+    device_bytes: int = 0
+    """The growth of device memory; frameworks report it exactly."""
 
     @property
     def number(self) -> int:
         """The number of things left behind; memory without an object counts as one, since its size varies a little."""
-        return sum(self.objects.values()) or int(self.nbytes > 0 or self.blocks > 0)
+        return sum(self.objects.values()) or int(self.nbytes + self.device_bytes > 0 or self.blocks > 0)
 
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
         things = [f"{number} {kind}" for kind, number in self.objects.items()]
         more = [plural(len(things) - _KINDS, "more kind")] if len(things) > _KINDS else []
-        size = f" ({format_bytes(self.nbytes)})" if self.nbytes else ""
+        sizes = [format_bytes(self.nbytes)] if self.nbytes else []
+        sizes += [f"{format_bytes(self.device_bytes)} on the device"] if self.device_bytes else []
+        size = f" ({', '.join(sizes)})" if sizes else ""
         of_python = f"about {self.blocks // LEAST_BLOCKS * LEAST_BLOCKS:,} strings or numbers that nothing holds"
-        told = ", ".join([*things[:_KINDS], *more]) or (of_python if self.blocks else "memory outside of Python")
+        told = ", ".join([*things[:_KINDS], *more]) or (of_python if self.blocks else _MEMORY[self.nbytes > 0])
         return "; ".join([f"each call leaves behind {told}{size}", *self.where])
 
 
-def left_by(call: Callable[[], object], warmups: int = WARMUPS) -> Left:
+def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Callable[[], int] = lambda: 0) -> Left:
     """Run the body as a *call*, *warmups* times first, and return the leftovers of each of `CALLS` calls.
 
-    If anything grows, as many calls follow to find it.
+    *device_bytes* returns the device memory that the program holds. If anything grows, as many calls follow to find it.
     """
     was_frozen = gc.get_freeze_count() > 0  # by the program, as before a fork
     try:
-        return _left_by(call, warmups)
+        return _left_by(call, warmups, device_bytes)
     finally:
         if was_frozen:
             gc.freeze()
 
 
-def _left_by(call: Callable[[], object], warmups: int) -> Left:
+def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[], int]) -> Left:
     for _ in range(warmups):
         call()
-    least, finalized = _growth(call)
+    least, finalized = _growth(call, device_bytes)
     things = {"threads": "thread", "files": "open file", "processes": "process"}
     objects = {thing: least[name] for name, thing in things.items() if least[name]}
     objects |= {f"{_name(kind)} with a finalizer in a cycle": number for kind, number in finalized.items()}
     where: list[str] = [*cycles.made_at(call, finalized)] if finalized else []
-    if least["blocks"] or least["allocated_bytes"]:
+    if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:
         grown = _grown_types(call)
         are_weak = any(issubclass(kind, _WEAK) for kind in grown)
         grown = {kind: number for kind, number in grown.items() if not issubclass(kind, _WEAK)}
@@ -107,14 +114,14 @@ def _left_by(call: Callable[[], object], warmups: int) -> Left:
     blocks, nbytes = 0 if objects else least["kept_blocks"], least["allocated_bytes"]
     is_little = 0 < nbytes <= LEAST_BYTES and not objects
     if blocks or is_little:
-        again, _ = _growth(call)  # a cache of a few entries is full by now
+        again, _ = _growth(call, device_bytes)  # a cache of a few entries is full by now
         blocks = min(blocks, again["kept_blocks"])
         nbytes = again["allocated_bytes"] if is_little else nbytes
     where += _made_at(_after(call)[0]) if blocks else []
-    return Left(objects, nbytes, tuple(where), blocks)
+    return Left(objects, nbytes, tuple(where), blocks, least["device_bytes"])
 
 
-def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, int]]:
+def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tuple[dict[str, int], Mapping[type, int]]:
     """Return the growth that three of four calls reach, by field of `InUse`; of blocks, that which two reach.
 
     Also return the objects with a finalizer that only the collector frees, of the last call.
@@ -124,14 +131,14 @@ def _growth(call: Callable[[], object]) -> tuple[dict[str, int], Mapping[type, i
     seen = array("q", bytes(8 * len(InUse._fields) * (CALLS + 1)))
     fields = range(len(InUse._fields))
     with _older_objects_apart():
-        in_use()  # its first call loads modules
+        in_use(device_bytes)  # its first call loads modules
         for number in range(CALLS + 1):
             if number:
                 call()
             if number == CALLS:
                 finalized = cycles.finalized()
             gc.collect()
-            for field, value in enumerate(in_use()):
+            for field, value in enumerate(in_use(device_bytes)):
                 seen[number * len(fields) + field] = value
     steps = range(len(fields), len(seen), len(fields))
     grown = {

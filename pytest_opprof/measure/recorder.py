@@ -164,6 +164,14 @@ class Recorder:
                 raise
             self._end_step(window)
 
+    def device_bytes(self) -> int:
+        """Return the memory of accelerators that the program holds, by all frameworks."""
+        found = 0
+        for backend in self._backends:
+            with failures_of(backend):
+                found += backend.device_bytes()
+        return found
+
     def _end_step(self, window: Window) -> None:
         del self._active[window]
         if self._live is not None:

@@ -54,7 +54,7 @@ class Window:
 
     def left(self, left: Left) -> None:
         """Add the leftovers of each call to the closed window."""
-        found = {"left_behind": left.number, "leaked_memory": left.nbytes}
+        found = {"left_behind": left.number, "leaked_memory": left.nbytes + left.device_bytes}
         counts = {name: dict.fromkeys(range(self.profile.steps), number) for name, number in found.items()}
         told = dict.fromkeys(counts, str(left)) if left.number else {}
         self._profile = replace(

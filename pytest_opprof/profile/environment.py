@@ -41,6 +41,16 @@ class Environment:
         text = "-".join([*parts, self.device, self.timing, self.arch, ranks])
         return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-.")
 
+    def is_like(self, other: Environment) -> bool:
+        """Return True if they differ at most in the frameworks that ran ops: same versions, same accelerators."""
+        versions = dict(other.frameworks)
+        mine, others = (set(each.device.split("+")) - {"cpu"} for each in (self, other))
+        return (
+            (self.arch, self.ranks, mine) == (other.arch, other.ranks, others)
+            and not {self.timing, other.timing} >= {"async", "sync"}
+            and all(versions.get(name, version) == version for name, version in self.frameworks)
+        )
+
     def could_be_here(self, now: Environment, *, in_any_version: bool = False) -> bool:
         """Return True if a profile made here might have this environment with other frameworks recording; *now* is
         here.

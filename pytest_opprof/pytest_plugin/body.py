@@ -95,7 +95,9 @@ def look_for_leaks(call: Call, measurement: Measurement) -> None:
     if body is None or not measurement.plan.leaks or call.item.config.stash.get(FIRST_LOOK, False):
         return
     warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
-    left = _of_more_runs(call, measurement, body, "leaks", lambda: left_by(call.by_us, warmups))
+    left = _of_more_runs(
+        call, measurement, body, "leaks", lambda: left_by(call.by_us, warmups, measurement.recorder.device_bytes)
+    )
     if left is not None:
         body.left(left)
 

@@ -280,10 +280,10 @@ class Found:
         return window.with_remark(changed) if test in self._today and not window.worse else window
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:
-        """Return the environments of the two sides; empty if they are equal."""
+        """Return the environments of the two sides; empty if they differ at most in the frameworks that ran ops."""
         there = [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window.name]
         before, now = there[0].environment.environment, window.numbers.environment.environment
-        if before == now:
+        if before.is_like(now):
             return ""
         both = f"{before.full} in {self._revision}, {now.full} here"
         return f"the environments differ: {both}: ops and times may differ for that reason alone"

@@ -118,9 +118,11 @@ def _of_the_host(profile: OpProfile) -> str:
 def _of_the_device(profile: OpProfile) -> str:
     if said := next((remark.text for _, remark in profile.remarks if remark.about == "host memory"), ""):
         return said
-    if any(profile.peak_memory or ()):
-        return "without an accelerator, limit it with peak_memory"
-    return "live, it is known of whole bodies of Python and NumPy" if profile.environment.device == "cpu" else ""
+    of_ops = any(profile.peak_memory or ())
+    if profile.environment.device == "cpu":
+        known = "live, it is known of whole bodies of Python and NumPy"
+        return f"{known}; peak_memory limits the memory of other ops" if of_ops else known
+    return "peak_memory limits the memory of the device, and the host's is not recorded" if of_ops else ""
 
 
 def _of_programs(profile: OpProfile) -> str:

@@ -619,7 +619,7 @@ class TestCheck:
             (
                 {"peak_memory": 8},
                 "host_memory=1KiB",
-                "cannot be checked: without an accelerator, limit it with peak_memory",
+                "peak_memory limits the memory of other ops",
             ),
         ],
     )

@@ -311,3 +311,19 @@ def test_an_autograd_graph_that_grows_is_named() -> None:
     finally:
         del ENGINE.total  # type: ignore[attr-defined]
     assert "Engine.total" in held
+
+
+def test_device_memory_is_left_behind_to_the_byte_whatever_holds_it() -> None:
+    held = [0]
+
+    def call() -> None:
+        held[0] += 512
+
+    left = left_by(call, device_bytes=lambda: held[0])
+    assert (left.number, left.nbytes, left.device_bytes) == (1, 0, 512)
+    assert str(left) == "each call leaves behind memory (512 B on the device)"
+
+
+def test_an_object_that_keeps_device_memory_is_named_with_its_size() -> None:
+    left = left_by(lambda: ENGINE.handlers.append(Handler()), device_bytes=lambda: len(ENGINE.handlers) << 20)
+    assert str(left).startswith(f"each call leaves behind 1 {__name__}.Handler (1 MiB on the device); held by ")

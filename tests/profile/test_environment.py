@@ -178,3 +178,20 @@ def test_a_baseline_counts_here_though_other_frameworks_recorded_it() -> None:
     assert not replace(made, device="H100").could_be_here(both)
     assert not replace(made, timing="sync").could_be_here(replace(both, timing="async"))
     assert made.could_be_here(replace(both, device="H100+cpu", timing="async"))
+
+
+@pytest.mark.parametrize(
+    ("other", "is_like"),
+    [
+        (Environment((("cuda", "13.0"), ("jax", "0.11"), ("numpy", "2.5")), "NVIDIA H200+cpu", timing="async"), True),
+        (Environment((("cuda", "13.0"), ("jax", "0.10")), "NVIDIA H200", timing="async"), False),
+        (Environment((("cuda", "13.0"), ("jax", "0.11")), "NVIDIA H100", timing="async"), False),
+        (Environment((("cuda", "13.0"), ("jax", "0.11")), "NVIDIA H200", timing="sync"), False),
+        (Environment((("jax", "0.11"),), "cpu"), False),
+    ],
+)
+def test_a_framework_that_ran_ops_on_one_side_only_makes_no_other_environment(
+    other: Environment, is_like: bool
+) -> None:
+    one = Environment((("cuda", "13.0"), ("jax", "0.11")), "NVIDIA H200", timing="async")
+    assert one.is_like(other) is other.is_like(one) is is_like

@@ -134,3 +134,18 @@ def test_what_a_body_no_longer_does_after_many_calls_is_confirmed_before_leaks_a
     result = pytester.runpytest_subprocess("--opprof", "--opprof-leaks")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  Compile: 1 call (baseline: 0)", "  (confirmed in a fresh process*"])
+
+
+@pytest.mark.slow
+def test_memory_of_a_device_that_nothing_in_python_holds_is_leaked_memory(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    write(pytester, "op_budget(leaked_memory='1 KiB')", BODY, "    fake.allocate(1 << 20)\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  memory left behind by each call: 1 MiB (budget: 1 KiB)",
+            "    each call leaves behind memory (1 MiB on the device)",
+        ]
+    )

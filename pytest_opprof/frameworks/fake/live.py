@@ -32,6 +32,8 @@ class FakeBackend(Backend):
         self.device = "fake"
         self.version = "1"
         self.log: EventLog | None = None
+        self.held = 0
+        """Bytes that are allocated on the device."""
         self.done_ns: dict[int, int] | None = None
         """When the device finishes the work launched inside each op (-1: all work); None if times are not requested."""
 
@@ -51,6 +53,10 @@ class FakeBackend(Backend):
             yield self.log
         finally:
             self.log = None
+
+    def device_bytes(self) -> int:
+        """Return the bytes that `allocate` has not freed."""
+        return self.held
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast, which are launched but not computed."""
@@ -100,6 +106,7 @@ def launch(
 
 
 def allocate(size: int) -> None:
-    """Allocate *size* bytes on the device (free them, if negative); do nothing while no window is open."""
+    """Allocate *size* bytes on the device (free them, if negative); recorded while a window is open."""
+    _BACKEND.held += size
     if _BACKEND.log is not None:
         _BACKEND.log.allocated(size)

@@ -112,6 +112,13 @@ class Backend(ABC):
         would prevent the overlap of steps.
         """
 
+    def device_bytes(self) -> int:
+        """Return the memory of accelerators that arrays of this framework take; 0 without one.
+
+        A search for leaks asks before and after calls of a test. It must not import the framework, nor start a device.
+        """
+        return 0
+
     def threads_limited(self, threads: int) -> AbstractContextManager[object]:
         """Limit ops to this many threads in the context, if the framework has threads besides OpenMP's and BLAS's."""
         return nullcontext()

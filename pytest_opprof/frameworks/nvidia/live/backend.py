@@ -125,6 +125,11 @@ class CudaBackend(Backend):
         if memory:
             memory.finish(calls, span)
 
+    def device_bytes(self) -> int:
+        """Return the bytes of CuPy's arrays in its default pool."""
+        cupy: Any = sys.modules.get("cupy")
+        return int(cupy.get_default_memory_pool().used_bytes()) if hasattr(cupy, "get_default_memory_pool") else 0
+
     def selfcheck_work(self) -> KnownWork | None:
         """Return a sum and a cast in CuPy, or None without CuPy."""
         if not find_spec("cupy"):
@@ -193,6 +198,15 @@ _BACKEND = CudaBackend()
 def backend() -> CudaBackend:
     """Return the backend (for the entry point). There is one, as there is one CUPTI."""
     return _BACKEND
+
+
+def environment_here(options: Options) -> Environment:
+    """Return the environment of a window that used no GPU, or only the first."""
+    from . import driver as cuda_driver
+
+    driver = cuda_driver.opened()
+    assert driver is not None  # otherwise the backend would not be in use
+    return _environment(driver, [0], options)
 
 
 def jax_is_to_use_gpu() -> bool:

@@ -216,6 +216,13 @@ class TorchBackend(Backend):
         if log.communication_ns is not None and not asked_for_memory:
             log.forget_sizes()
 
+    def device_bytes(self) -> int:
+        """Return the bytes of tensors on GPUs and NPUs."""
+        torch: Any = sys.modules.get("torch")
+        devices = [getattr(torch, name, None) for name in ("cuda", "npu")]
+        started = [each for each in devices if each is not None and each.is_initialized()]
+        return sum(each.memory_allocated(number) for each in started for number in range(each.device_count()))
+
     def rank(self) -> tuple[int, int] | None:
         """Return rank and size from torch.distributed, if it is initialised."""
         import torch.distributed as distributed

@@ -1,6 +1,7 @@
 """The backend for JAX on the CPU, by an in-memory session of XLA's profiler, and the programs that XLA compiled.
 
-XLA's profiler of a GPU needs CUPTI for itself. There the backend of CUDA records JAX, and this one is not in use.
+XLA's profiler of a GPU needs CUPTI for itself. There the backend of CUDA records JAX's kernels, and this one
+compilations alone.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from ....sites.chains import UNKNOWN
 from ....sites.stack import here
 from ...live.contract import Backend, KnownWork, Options
 from ...live.lines import traced
-from ...nvidia.live.backend import jax_is_to_use_gpu
+from ...nvidia.live.backend import backend as cuda_backend
+from ...nvidia.live.backend import environment_here, jax_is_to_use_gpu
 from .fence import FUNCTION, Fence
 from .misses import Misses
-from .programs import Programs, is_started
+from .programs import Programs, compiling, is_started
 from .traced import Traced
 
 _INSTALL = 'jax is not installed: pip install "pytest-opprof[jax]"'
@@ -51,6 +53,8 @@ class JaxBackend(Backend):
         self._recording = False
         self._misses = Misses()
         self._traced = Traced()
+        self._only_compilations = False
+        """Whether the recording is that of a GPU."""
 
     def unavailable(self) -> str | None:
         """Return an error if JAX is missing or too old, else None."""
@@ -68,10 +72,12 @@ class JaxBackend(Backend):
         return _TOO_OLD.format(installed=installed) if numbers < _FIRST else None
 
     def in_use(self) -> bool:
-        """Return True if JAX is imported and neither runs on a GPU nor is going to."""
-        if "jax._src.xla_bridge" not in sys.modules:
-            return False
-        return _platform() not in _ON_GPU if is_started() else not jax_is_to_use_gpu()
+        """Return True if JAX is imported, and runs on the CPU or on a GPU that the cuda backend records."""
+        return "jax._src.xla_bridge" in sys.modules and (not _is_on_gpu() or cuda_backend().in_use())
+
+    def blind(self) -> str | None:
+        """Return why the kernels of a GPU are missing, since only the cuda backend records them."""
+        return _elsewhere(_platform()) if _is_on_gpu() and is_started() else None
 
     @contextmanager
     def collect(self, options: Options) -> Iterator[EventLog]:
@@ -83,7 +89,7 @@ class JaxBackend(Backend):
         import jax
         import jaxlib
 
-        from .events import NAMES, Compiled, fill
+        from .events import COMPILE, NAMES, Compiled, add_compiled, fill
         from .recording import LINE, MARK, Recording
         from .session import Session, others_refused
 
@@ -110,10 +116,21 @@ class JaxBackend(Backend):
                 compiled.append(Compiled(log.interval, ns, function, site))
 
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
-        log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
         compiled: list[Compiled] = []
         again = dict[int, int]()
         self._misses.listen()
+        if _is_on_gpu() and cuda_backend().in_use():
+            log = EventLog(environment_here(options), lambda: None, COMPILE.__eq__, options.chains)
+            self._only_compilations = True
+            try:
+                with compiling(made), self._misses.told(missed):
+                    yield log
+            finally:
+                self._only_compilations = False
+            log.counts["recompilations"] = {each: again.get(each, 0) for each in range(log.interval + 1)}
+            add_compiled(log, compiled)
+            return
+        log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
         self._traced.listen()
         self.settle()
         with self._programs.held(made), others_refused(), self._misses.told(missed):
@@ -151,16 +168,23 @@ class JaxBackend(Backend):
         # Before initialisation, process_index() would set devices up, and return 0.
         return (jax.process_index(), jax.process_count()) if jax.distributed.is_initialized() else None
 
+    def device_bytes(self) -> int:
+        """Return the bytes of JAX's arrays on GPUs; its CPU client does not report any."""
+        if not is_started():
+            return 0
+        import jax
+
+        return sum((each.memory_stats() or {}).get("bytes_in_use", 0) for each in jax.local_devices())
+
     def settle(self) -> None:
         """Wait for all work that this thread called. Raises BackendError if JAX does not run on the CPU."""
-        if not is_started():
+        if self._only_compilations or not is_started():
             return
         import jax
 
         devices = jax.local_devices()
         if (platform := _platform()) != _ON_CPU:
-            where = "; the cuda backend records it" if platform in _ON_GPU else ""
-            raise BackendError(f"JAX runs on {platform} here, and the jax backend sees its CPU only{where}")
+            raise BackendError(_elsewhere(platform))
         if self._fence is None or self._fence.devices != devices:
             self._fence = Fence(devices)
         self._fence.wait()
@@ -191,6 +215,16 @@ def _platform() -> str:
     import jax
 
     return str(jax.default_backend())
+
+
+def _is_on_gpu() -> bool:
+    """Return True if JAX runs on a GPU, or is going to."""
+    return _platform() in _ON_GPU if is_started() else jax_is_to_use_gpu()
+
+
+def _elsewhere(platform: str) -> str:
+    where = "; the cuda backend records it" if platform in _ON_GPU else ""
+    return f"JAX runs on {platform} here, and the jax backend sees its CPU only{where}"
 
 
 @contextmanager

@@ -49,6 +49,20 @@ class Compiled(NamedTuple):
     """The source line that caused it: a node of chains."""
 
 
+def add_compiled(log: EventLog, compiled: Iterable[Compiled]) -> None:
+    """Add an event for each *compiled* program.
+
+    It counts by its name, and is no op of the program, because the first test to use a function depends on the order of
+    tests.
+    """
+    name = log.name(COMPILE, kind=Kind.WRAPPER, signature=_NOTHING)
+    for interval, ns, function, site in compiled:
+        event = log.add(name, ns, interval=interval)
+        if site:
+            log.asked_at(event, site)
+        log.remark(f"JAX compiled {function}", interval)
+
+
 class _Rows(NamedTuple):
     """The events of a kernel: its marker, the event with time and memory, and the events inside that."""
 
@@ -74,7 +88,7 @@ def fill(
     Raises BackendError for a program that is no longer known, and for one whose ops cannot be counted.
     """
     log.knows_flops = True
-    called, compiles = _marker(log, PROGRAM), log.name(COMPILE, kind=Kind.WRAPPER, signature=_NOTHING)
+    called = _marker(log, PROGRAM)
     for call in recording.calls:
         if not recording.is_in_fence(call):
             event = log.add(called, ABSENT, -1, bisect_right(recording.marks, call.start), nbytes=0)
@@ -82,13 +96,7 @@ def fill(
                 log.asked_at(event, line)
             if moments:
                 log.ran(event, call.start, call.end, f"thread {call.thread}")
-    for interval, ns, function, site in compiled:
-        # It counts by its name, and is no op of the program, because the first test to use a function depends on the
-        # order of tests.
-        event = log.add(compiles, ns, interval=interval)
-        if site:
-            log.asked_at(event, site)
-        log.remark(f"JAX compiled {function}", interval)
+    add_compiled(log, compiled)
     ran = [each for each in recording.ran if each.execution.program.name != MODULE]
     names: defaultdict[Program, set[str]] = defaultdict(set)
     for each in ran:

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.errors import BackendError
+from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
 from pytest_opprof.frameworks.live import registry
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.xla.live import backend as module
 from pytest_opprof.frameworks.xla.live.backend import JaxBackend, backend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
+from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.environment import Environment
 from pytest_opprof.testing import check_backend
 from pytest_opprof.timeline.window import timeline_of
 
@@ -320,12 +322,47 @@ def test_an_accelerator_is_another_backends_or_nobodys(
             pass
 
 
-def test_where_jax_is_going_to_start_on_a_gpu_it_is_not_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_jax_is_going_to_start_on_a_gpu_it_is_in_use_beside_the_cuda_backend_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # A test double: there is no GPU here.
     monkeypatch.setattr(module, "is_started", lambda: False)
     assert JaxBackend().in_use()
     monkeypatch.setattr(module, "jax_is_to_use_gpu", lambda: True)
     assert not JaxBackend().in_use()
+    monkeypatch.setattr(module.cuda_backend(), "in_use", lambda: True)
+    assert JaxBackend().in_use()
+
+
+def test_beside_the_cuda_backend_it_records_compilations_and_what_is_traced_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    # Test doubles: there is no GPU here, so JAX computes on the CPU.
+    monkeypatch.setattr(module, "_platform", lambda: "gpu")
+    monkeypatch.setattr(module.cuda_backend(), "in_use", lambda: True)
+    gpu = Environment((("cuda", "13.0"), ("jax", jax.__version__)), "NVIDIA H200", timing="async")
+    monkeypatch.setattr(module, "environment_here", lambda options: gpu)
+    by_number = jax.jit(lambda x, n: x * n, static_argnums=1)
+    x = jnp.ones(7)
+    found = backend()  # JAX's explanations reach the first one that asked for them
+    found.begin_test()
+    with found.collect(Options()) as log:
+        for n in (1, 2, 2):
+            found.settle()
+            log.mark()
+            by_number(x, n)
+    profile = assemble([(log.freeze(), {1: 0, 2: 1, 3: 2})], [1] * 3)
+    assert profile.counted("recompilations") == (0, 1, 0)
+    assert profile.stats("jax::compile").calls == (1, 1, 0)
+    assert (profile.environment, profile.total.most_calls) == (gpu, 0)
+    with pytest.raises(UsageError, match="jax::kernel"):
+        profile.stats("jax::kernel")
+    with pytest.raises(NothingMeasured, match=r"JAX runs on gpu here, .*; the cuda backend records it"):
+        with Recorder([found], Options(), explicit=True).open(Window("w")):
+            pass
 
 
 def again(*bodies: Callable[[], object]) -> tuple[tuple[int, ...] | None, list[str]]:
