@@ -215,7 +215,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     looks(monkeypatch, BackendError("none is started in this test"))
     in_one_thread(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
-    monkeypatch.setattr(window_result, "_coarse_of", lambda profile: None)
+    monkeypatch.setattr(window_result, "coarse_of", lambda profile: None)
     monkeypatch.setattr(recording._Window, "keep_coarse", lambda window: None)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
@@ -275,12 +275,12 @@ def in_one_thread(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[int]:
     return asked
 
 
-COARSE = window_result._coarse_of, recording._Window.keep_coarse
+COARSE = window_result.coarse_of, recording._Window.keep_coarse
 
 
 def coarsely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the runs of `suite` measure coarse times."""
-    monkeypatch.setattr(window_result, "_coarse_of", COARSE[0])
+    monkeypatch.setattr(window_result, "coarse_of", COARSE[0])
     monkeypatch.setattr(recording._Window, "keep_coarse", COARSE[1])
 
 

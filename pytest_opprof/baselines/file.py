@@ -87,7 +87,8 @@ def _checked_times(path: Path, document: object) -> TimesFile:
     for test, windows in times.coarse.items():
         for window, machines in windows.items():
             for machine, each in machines.items():
-                if wrong := [times for times in (each.cpu_ms, each.wall_ms) if times[0] > times[1]]:
+                spans = [span for kept in (each, each.first) if kept for span in (kept.cpu_ms, kept.wall_ms)]
+                if wrong := [times for times in spans if times[0] > times[1]]:
                     place = f"['coarse'][{test!r}][{window!r}][{machine!r}]"
                     raise _broken(path, f"{place}: has {wrong[0]}: the least comes first")
     return times
@@ -220,9 +221,12 @@ def _documents(baselines: Baselines) -> tuple[CallsFile, TimesFile]:
 
 
 def _kept_coarse(each: Coarse) -> KeptCoarse:
+    from msgspec import UNSET
+
     from .file_types import KeptCoarse
 
-    return KeptCoarse(_milliseconds(each.cpu_ns), each.processes, _milliseconds(each.wall_ns))
+    first = UNSET if each.first is None else _kept_coarse(each.first)
+    return KeptCoarse(_milliseconds(each.cpu_ns), each.processes, _milliseconds(each.wall_ns), first)
 
 
 def _milliseconds(times_ns: Iterable[int]) -> list[float]:
@@ -232,7 +236,9 @@ def _milliseconds(times_ns: Iterable[int]) -> list[float]:
 
 def _coarse(kept: KeptCoarse) -> Coarse:
     cpu, wall = ([round(ms * 1e6) for ms in span] for span in (kept.cpu_ms, kept.wall_ms))
-    return Coarse((cpu[0], cpu[1]), (wall[0], wall[1]), kept.processes)
+    return Coarse(
+        (cpu[0], cpu[1]), (wall[0], wall[1]), kept.processes, first=_coarse(kept.first) if kept.first else None
+    )
 
 
 def _kept_window(entry: WindowBaseline) -> KeptWindow:

@@ -98,6 +98,10 @@ class KeptCoarse(Struct, frozen=True, forbid_unknown_fields=True):
     cpu_ms: Annotated[_Span, Meta(description="CPU time of the process, in milliseconds.")]
     processes: Annotated[int, Meta(ge=1, le=10**6)]
     wall_ms: Annotated[_Span, Meta(description="Wall time less what threads waited for a CPU.")]
+    first: Annotated[
+        KeptCoarse | UnsetType,
+        Meta(description="The first run in a process, if a later one takes clearly less: an import, a compilation."),
+    ] = UNSET
 
 
 class TimesFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

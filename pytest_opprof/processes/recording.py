@@ -288,7 +288,8 @@ class _Window:
         self._seen = [entry_of(self.result)]
         # Beside other tests it takes longer, and the first test of each worker includes imports.
         self._coarse = [] if self.result.parallel or self.result.coarse is None else [self.result.coarse]
-        self._in_one_thread: list[Coarse] = []
+        self._later: list[Coarse] = []
+        """The time of later runs in a process; in one thread, if several took CPU time."""
         self._warm: WindowBaseline | None = None
 
     @property
@@ -327,11 +328,13 @@ class _Window:
     def add_in_one_thread(self, answer: Answer) -> None:
         """Add the coarse time that a process took in one thread."""
         entry = answer.windows.get(self.result.name)
-        self._in_one_thread += entry.coarse.values() if entry else ()
+        self._later += entry.coarse.values() if entry else ()
 
     def add_warm(self, answer: Answer) -> None:
         """Add the measurement of a process that ran the test before."""
         self._warm = None if answer.why else answer.windows.get(self.result.name)
+        if self._warm and not self.is_threaded:
+            self._later += self._warm.coarse.values()
 
     @property
     def needs_alone(self) -> bool:
@@ -354,9 +357,13 @@ class _Window:
         return self.result.coarse.split if self.result.coarse else ""
 
     def keep_coarse(self) -> None:
-        """Store the coarse time of all processes: in one thread, if several took CPU time."""
-        if seen := self._in_one_thread or self._coarse:
-            self.test.windows[self._index] = replace(self.result, coarse=together(seen))
+        """Store the coarse time of all processes: of later runs in one thread, if several took CPU time."""
+        if not self._coarse:
+            return
+        first = together(self._coarse)
+        later = together(self._later).beside(first) if self._later else first
+        found = later if later.first or self.is_threaded else first
+        self.test.windows[self._index] = replace(self.result, coarse=found)
 
     def _add_times(self, number: int, entry: WindowBaseline) -> None:
         before, after = self._seen[0].processes, entry.processes

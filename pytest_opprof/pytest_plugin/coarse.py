@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -48,6 +48,10 @@ class _Suspect:
     base: Coarse
     elsewhere: bool
     here: Slower
+    now: Coarse | None = None
+    """The time in this process; None under a tracer."""
+    later: Coarse | None = None
+    """The time of a later run in this process, if that is within the limit."""
     seen: list[Coarse] = field(default_factory=list)
     """The least time of each fresh process."""
     first: list[Coarse] = field(default_factory=list)
@@ -56,6 +60,9 @@ class _Suspect:
 
     def slower(self, seen: Sequence[Coarse], wall: bool = True) -> Slower | None:
         return slower(self.base, together(seen), wall=wall, elsewhere=self.elsewhere) if seen else None
+
+    def slower_at_first(self) -> Slower | None:
+        return slower(self.base.at_first, together(self.first), wall=False, elsewhere=self.elsewhere)
 
 
 class Coarsely:
@@ -73,8 +80,14 @@ class Coarsely:
         """Whether no test ran here before; the first test imports frameworks and starts their profilers."""
         self._limit = TimeLimit(LOOKING_S)
 
-    def settled(self, test: TestRun, windows: Sequence[JudgedWindow]) -> list[JudgedWindow]:
-        """Return the reports, with each time that is slower both in this process and in fresh ones."""
+    def settled(
+        self, test: TestRun, windows: Sequence[JudgedWindow], again: Callable[[], Mapping[str, Coarse]] | None
+    ) -> list[JudgedWindow]:
+        """Return the reports, with each time that is slower both in this process and in fresh ones.
+
+        *again* runs the body once more in this process and returns its time by window; None if nobody knows that it may
+        run twice. If a first run takes longer in the baseline, only *again* can tell that a later run became slower.
+        """
         was_first, self._is_first = self._is_first, False
         found, suspects = list[JudgedWindow](), dict[str, _Suspect]()
         for window in windows:
@@ -89,8 +102,9 @@ class Coarsely:
                     suspects[window.name] = _Suspect(base, elsewhere, over)
                 found.append(replace(window, coarsely=True))
                 continue
-            if over := slower(base, now, wall=True, elsewhere=elsewhere):
-                suspects[window.name] = _Suspect(base, elsewhere, over)
+            limit = base if again else base.at_first
+            if over := slower(limit, now, wall=True, elsewhere=elsewhere):
+                suspects[window.name] = _Suspect(base, elsewhere, over, now)
             said = [f"{base.split}; judged by the slowest process"] if is_split_only(base, now, elsewhere) else []
             weighs = ""
             if window.diff and window.does_more:  # the test fails for that, so nothing confirms its time
@@ -99,7 +113,11 @@ class Coarsely:
             found.append(replace(window, coarsely=True, weighs=weighs, said=(*window.said, *said)))
         if not suspects or any(window.budget or window.does_more for window in windows):
             return found
-        why, busy = self._look(test, windows, suspects)
+        for name, later in (again() if again else {}).items():
+            if (suspect := suspects.get(name)) and not suspect.slower([later]):
+                suspect.later = later
+        open_ones = {name: each for name, each in suspects.items() if not each.later}
+        why, busy = self._look(test, windows, open_ones) if open_ones else ("", "")
         return [
             self._concluded(test, window, suspects[window.name], why, busy, was_first)
             if window.name in suspects
@@ -167,6 +185,8 @@ class Coarsely:
         self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
     ) -> JudgedWindow:
         assert window.diff is not None  # without a diff it would be no suspect
+        if suspect.later:
+            suspect.seen, suspect.first = [suspect.later], [suspect.now] if suspect.now else []
         found = suspect.slower(suspect.seen, wall=not busy or self._sleeps_more(test, window))
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
@@ -176,7 +196,7 @@ class Coarsely:
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
         if waits := suspect.slower(suspect.seen):
             return replace(window, undecided=f"{waits.line()}, unreliable while {busy}")
-        if not was_first and (first := suspect.slower(suspect.first, wall=False)):
+        if suspect.first and not was_first and (first := suspect.slower_at_first()):
             again = f"the first time in a process; {format_ns(together(suspect.seen).cpu_ns[0])} the second time"
             return replace(window, said=(*window.said, f"{first.line()}, {again}: an import, a cache or a compilation"))
         return window

@@ -25,13 +25,14 @@ from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
-from ..results.window_result import BODY
+from ..results.window_result import BODY, coarse_of
 from ..units import plural
+from ..verdict.coarse import Coarse
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
 from .body import Call
 from .fixture import measurement_of
-from .judging import Judging, is_open
+from .judging import Judging, is_open, profiles_of
 from .looks import why_no_sites, without_sites
 from .options import shown
 from .outcome import concluded, defect
@@ -246,7 +247,8 @@ class Measuring:
             if call and is_open(windows) and repeats:
                 windows = self._judging.retimed(test, windows, body.measure_again(call, measurement))
             windows = self._judging.settled(test, windows)
-            windows = self._judging.coarsely.settled(test, windows)
+            again = partial(_coarse_again, call, measurement) if call and repeats and test.plan.marked else None
+            windows = self._judging.coarsely.settled(test, windows, again)
             no_sites = why_no_sites(measurement.backends, windows)
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)
@@ -312,6 +314,12 @@ def _counted_here(call: Call, measurement: Measurement) -> Mapping[str, PythonCa
         return counted
     found = body.count(call, measurement, lines=True)
     return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
+
+
+def _coarse_again(call: Call, measurement: Measurement) -> dict[str, Coarse]:
+    """Run the body once more, and return the coarse time of each of its windows."""
+    profiles = profiles_of(body.measure_again(call, measurement))
+    return {name: found for name, profile in profiles.items() if (found := coarse_of(profile))}
 
 
 def _why_uncountable(test: TestRun, settings: Settings) -> str:

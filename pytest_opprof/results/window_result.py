@@ -126,7 +126,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},
             total=OpResult.of(profile.total),
             kernels=profile.kernels or UNSET,
-            coarse=_coarse_of(profile),
+            coarse=coarse_of(profile),
             python=python,
             remarks=tuple(_of_rounds(profile)),
             sites=sites or {},
@@ -387,7 +387,8 @@ def unknown_lines(titles: Mapping[str, str], sites_lost: str, base_sites_lost: s
     return [*lines, *([f"it is unknown which of these lines are new: {base_sites_lost}"] if base_sites_lost else [])]
 
 
-def _coarse_of(profile: OpProfile) -> Coarse | None:
+def coarse_of(profile: OpProfile) -> Coarse | None:
+    """Return the coarse time of a profile; None without CPU times."""
     waited = profile.wait_ns or (0,) * profile.steps
     wall = [max(host - wait, 0) for host, wait in zip(profile.host_ns, waited)]
     return Coarse.of([cpu for cpu, _ in profile.cpu_ns], [thread for _, thread in profile.cpu_ns], wall)

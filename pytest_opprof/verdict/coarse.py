@@ -9,7 +9,7 @@ two threads 6 % were alarms: BLAS threads spin while they wait for a core, and 1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..units import format_ns, format_share
 from .quantities import COARSE, CPU_TIME, WALL_TIME
@@ -68,6 +68,9 @@ class Coarse:
     processes: int = 1
     threaded: bool = False
     """Whether other threads than the test's own used CPU time; part of it may be spinning."""
+    first: Coarse | None = None
+    """In a baseline, the time of the first run in a process, if a later run takes clearly less: that first run imports,
+    compiles or fills a cache."""
 
     @classmethod
     def of(cls, cpu_ns: Sequence[int], thread_ns: Sequence[int], wall_ns: Sequence[int]) -> Coarse | None:
@@ -80,6 +83,15 @@ class Coarse:
         cpu, thread, wall = (rounded(sum(each) / len(cpu_ns)) for each in (cpu_ns, thread_ns, wall_ns))
         wall = max(wall, thread)  # waiting of several threads can exceed the test's own work
         return cls((cpu, cpu), (wall, wall), threaded=cpu - thread > max(_THREADED * cpu, _THREADED_NS))
+
+    @property
+    def at_first(self) -> Coarse:
+        """The time of the first run in a process."""
+        return self.first or self
+
+    def beside(self, first: Coarse) -> Coarse:
+        """Return the time of a later run, with that of the *first* if this one takes clearly less."""
+        return replace(self, first=first) if slower(self, first, wall=False) else self
 
     @property
     def split(self) -> str:
@@ -190,7 +202,8 @@ _LEAST_TOLD_NS = 5_000_000
 
 def differs(base: Coarse, now: Coarse) -> bool:
     """Return True if *now* differs from the baseline, for better or worse, so that an update records it."""
-    return slower(base, now, wall=False) is not None or slower(now, base, wall=False) is not None
+    sides = [(base.at_first, now.at_first), *([(base, now)] if now.first or not base.first else [])]
+    return any(slower(*side, wall=False) or slower(*side[::-1], wall=False) for side in sides)
 
 
 def is_split_only(base: Coarse, now: Coarse, elsewhere: bool = False) -> bool:
