@@ -17,6 +17,7 @@ from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import backend, nvml
 from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver
 from pytest_opprof.machine.load import named
+from pytest_opprof.measure.leaks import left_by
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
@@ -174,3 +175,9 @@ def test_a_gpu_that_works_for_seconds_has_counters_that_agree_with_its_reasons(c
     assert all(
         0 <= after.counted_ns[reason] - ns <= after.at_ns - before.at_ns for reason, ns in before.counted_ns.items()
     )
+
+
+def test_an_array_that_each_call_keeps_is_left_behind_with_its_bytes_on_the_gpu(cp: Any) -> None:
+    kept: list[Any] = []
+    left = left_by(lambda: kept.append(cp.ones((256, 256), cp.float32)), device_bytes=backend.backend().device_bytes)
+    assert (left.device_bytes, left.objects) == (256 * 256 * 4, {"cupy.ndarray": 1})

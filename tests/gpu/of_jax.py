@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_opprof.frameworks.live import registry
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import backend
+from pytest_opprof.measure.leaks import left_by
+from pytest_opprof.measure.recorder import Recorder
+from pytest_opprof.measure.window import Window
 from pytest_opprof.profile.assembly import assemble
 
 pytestmark = [pytest.mark.gpu, pytest.mark.processes]
@@ -43,3 +47,25 @@ def test_the_same_work_has_the_same_kernels_and_its_copies_are_counted(jax: Any)
     assert min(profile.launches or (0,)) >= 1
     assert min(profile.total.device_ns or (0,)) > 0
     assert profile.stats("MemcpyDtoH").calls == (1, 1, 1, 1)
+
+
+def test_functions_that_are_compiled_again_are_counted_beside_the_kernels(jax: Any) -> None:
+    by_number = jax.jit(lambda x, n: x * n, static_argnums=1)
+    x = jax.numpy.ones(7)
+    registry.begin_run(["jax"])
+    backends = registry.load_all(None)
+    for each in backends:
+        each.begin_test()
+    window = Window("w")
+    recorder = Recorder(backends, Options())
+    with recorder.open(window):
+        for n in (1, 2, 2):
+            with recorder.step(window):
+                by_number(x, n)
+    assert window.profile.counted("recompilations") == (0, 1, 0)
+    assert window.profile.stats("jax::compile").calls == (1, 1, 0)
+    assert window.profile.launches == (1, 1, 1)
+    assert "cpu" not in window.profile.environment.device
+    kept: list[Any] = []
+    left = left_by(lambda: kept.append(x * 2), device_bytes=recorder.device_bytes)
+    assert left.device_bytes > 0

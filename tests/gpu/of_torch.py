@@ -13,6 +13,8 @@ import pytest
 
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import nvml
+from pytest_opprof.frameworks.pytorch.live.backend import backend
+from pytest_opprof.measure.leaks import Left, left_by
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.sites.chains import Chains
 
@@ -221,6 +223,14 @@ def test_memory_is_that_of_the_gpu(torch: Any) -> None:
 
     (used,) = of_torch(body, memory=True).memory or ()
     assert used.peak == 256 * 256 * 4
+
+
+def test_a_tensor_that_each_call_keeps_is_left_behind_with_its_bytes_on_the_gpu(torch: Any) -> None:
+    kept: list[Any] = []
+    left = left_by(lambda: kept.append(torch.ones(256, 256, device="cuda")), device_bytes=backend().device_bytes)
+    assert (left.device_bytes, left.objects) == (256 * 256 * 4, {"torch.Tensor": 1})
+    nothing = left_by(lambda: torch.ones(256, 256, device="cuda"), device_bytes=backend().device_bytes)
+    assert nothing == Left({})
 
 
 def test_kernels_of_cupy_are_counted_too(torch: Any) -> None:
