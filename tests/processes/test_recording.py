@@ -480,6 +480,14 @@ def test_where_several_threads_took_cpu_time_it_is_measured_again_in_one_in_the_
     assert found.others.in_one_thread == [False, True, False, True]
 
 
+def test_a_first_run_that_takes_longer_than_a_later_one_is_kept_beside_it(record: Record) -> None:
+    test = one_round(500)
+    found = record(lambda number, _: coarse(10 if len(found.others.in_one_thread) == 3 else 500 + number))
+    found.calls([test], 3)
+    kept = test.windows[0].coarse
+    assert (cpu_ms(test), kept and kept.first and kept.first.cpu_ns) == ([10, 10], (500_000_000, 503_000_000))
+
+
 def test_what_ran_beside_other_tests_is_left_out_where_others_are_known(record: Record) -> None:
     test = one_round(500, parallel=True)
     record(lambda number, _: coarse(12)).calls([test], 3)

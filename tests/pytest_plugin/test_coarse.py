@@ -498,3 +498,59 @@ def test_on_a_busy_machine_time_that_is_slept_is_no_noise(
 
 def test_calls_that_are_few_explain_nothing(slower: Callable[..., pytest.RunResult]) -> None:
     slower().stdout.no_fnmatch_line("*calls `*")
+
+
+# --- a first run that imports or compiles
+
+
+@pytest.fixture
+def compiling(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., pytest.RunResult]:
+    """Run a test whose baseline has 12 ms, 3 s the first time; now it takes what *first* and *later* say."""
+    model(pytester, 12)
+    assert suite("--opprof-update").ret == 0
+    change(pytester, first={"cpu_ms": [3000, 3000], "processes": 3, "wall_ms": [3000, 3000]})
+
+    def run(first: float, later: float, *, marked: bool = True) -> pytest.RunResult:
+        took = f"test_a.__dict__.setdefault('took', iter(({first}, {later}, {later}, {later})))"
+        model(pytester, "next(took)", 0, more=f"took = {took}")  # type: ignore[arg-type]  # an expression
+        before = "def test_before(): recorder.process_time_ns.spend(1)"
+        path = pytester.path / "test_m.py"
+        mark = "@pytest.mark.opprof\n"
+        path.write_text(path.read_text().replace(mark, f"{before}\n{mark if marked else ''}"))
+        both = [[look(first), look(later)]]
+        run.asked = in_one_thread(monkeypatch, *both)  # type: ignore[attr-defined]
+        return suite("--opprof", "--opprof-all")
+
+    return run
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_first_run_that_compiles_as_before_needs_no_further_process(
+    compiling: Callable[..., pytest.RunResult], marked: bool
+) -> None:
+    result = compiling(3100, 12, marked=marked)
+    result.assert_outcomes(passed=2)
+    result.stdout.no_fnmatch_line("*first time in a process*")
+    assert compiling.asked == []  # type: ignore[attr-defined]
+
+
+def test_a_later_run_that_takes_longer_fails_though_the_first_one_does_not(
+    compiling: Callable[..., pytest.RunResult],
+) -> None:
+    result = compiling(3300, 300)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["  CPU time: 300 ms (baseline: 12 ms), x25*"])
+    assert compiling.asked == [0, 1, 2]  # type: ignore[attr-defined]
+
+
+def test_a_first_run_alone_that_takes_longer_passes_and_that_is_said(
+    compiling: Callable[..., pytest.RunResult],
+) -> None:
+    result = compiling(9000, 12)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        ["*test_a: CPU time: 9 s (baseline: 3 s), x3, the first time in a process; 12 ms the second time: *"]
+    )
+    assert compiling.asked == []  # type: ignore[attr-defined]

@@ -240,3 +240,17 @@ def test_an_update_records_what_became_slower_or_faster() -> None:
     assert not differs(took(10), took(12))
     assert not differs(took(1, 1), took(1, 900))  # wall time is judged on a quiet machine only
     assert not differs(took(1, 900), took(1, 1))
+
+
+def test_a_first_run_is_kept_beside_a_later_one_that_takes_clearly_less() -> None:
+    assert took(10).beside(took(500)).at_first == took(500)
+    assert took(10).beside(took(20)) == took(10)
+    assert took(10).at_first == took(10)
+
+
+def test_an_update_compares_first_runs_with_first_runs_and_later_ones_with_later_ones() -> None:
+    base = took(10).beside(took(500))
+    assert not differs(base, took(550))
+    assert not differs(base, took(12).beside(took(520)))
+    assert differs(base, took(2000))
+    assert differs(base, took(100).beside(took(520)))

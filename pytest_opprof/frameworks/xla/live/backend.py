@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 
-from ....errors import BackendError
+from ....errors import BackendError, LateImport
 from ....machine.scratch import scratch
 from ....profile.environment import Environment
 from ....profile.event_log import EventLog
@@ -127,6 +127,11 @@ class JaxBackend(Backend):
                     yield log
             finally:
                 self._only_compilations = False
+            if not _is_on_gpu():
+                raise LateImport(
+                    f"JAX found no GPU that it can use and started on {_platform()} inside the measured window, so its"
+                    " ops were missed. Set JAX_PLATFORMS=cpu, or compute something at the top of the test module"
+                )
             log.counts["recompilations"] = {each: again.get(each, 0) for each in range(log.interval + 1)}
             add_compiled(log, compiled)
             return

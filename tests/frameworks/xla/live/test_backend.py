@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.errors import BackendError, NothingMeasured, UsageError
+from pytest_opprof.errors import BackendError, LateImport, NothingMeasured, UsageError
 from pytest_opprof.frameworks.live import registry
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.xla.live import backend as module
@@ -360,6 +360,12 @@ def test_beside_the_cuda_backend_it_records_compilations_and_what_is_traced_agai
     assert (profile.environment, profile.total.most_calls) == (gpu, 0)
     with pytest.raises(UsageError, match="jax::kernel"):
         profile.stats("jax::kernel")
+    monkeypatch.setattr(module, "_platform", lambda: next(platforms))
+    platforms = iter(["gpu", "cpu", "cpu"])
+    with pytest.raises(LateImport, match=r"started on cpu inside the measured window"):
+        with found.collect(Options()):
+            pass
+    monkeypatch.setattr(module, "_platform", lambda: "gpu")
     with pytest.raises(NothingMeasured, match=r"JAX runs on gpu here, .*; the cuda backend records it"):
         with Recorder([found], Options(), explicit=True).open(Window("w")):
             pass
