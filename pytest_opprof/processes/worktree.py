@@ -45,6 +45,12 @@ class Worktree:
                 changed[self.top / name] = max(int(added), int(removed))
         return changed
 
+    def changed_files(self) -> set[Path]:
+        """Return the files of the working tree that differ or that the other revision lacks, but ignored ones."""
+        names = _git(self.top, "diff", "--name-only", "-z", self.commit, "--").split("\0")
+        names += _git(self.top, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+        return {self.top / name for name in names if name}
+
     def lay_over(self, files: Iterable[Path]) -> None:
         """Copy *files* of the working tree over the other revision's."""
         for file in sorted(files):

@@ -906,6 +906,23 @@ def test_a_test_of_today_runs_at_the_revision_too_where_it_is_asked_for(reposito
 
 @pytest.mark.slow
 @pytest.mark.processes
+def test_helpers_in_a_folder_of_tests_come_along_and_code_beside_them_does_not(repository: pytest.Pytester) -> None:
+    folder = repository.mkpydir("tests")
+    (folder / "times.txt").write_text("2", encoding="utf-8")
+    helpers = "import pathlib\ndef often(): return int((pathlib.Path(__file__).parent / 'times.txt').read_text())\n"
+    (folder / "helpers.py").write_text(helpers, encoding="utf-8")
+    source = (
+        "from model import step\nfrom .helpers import often\ndef test_new():\n    for _ in range(often()): step()\n"
+    )
+    (folder / "test_new.py").write_text(source, encoding="utf-8")
+    model(repository, "fake.launch('MatMul')", "fake.launch('Cast')")
+    result = run(repository, "--opprof-all", "--opprof-against-tests=here", "tests")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  Cast: 2 calls (HEAD: 0)"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_a_test_that_changed_and_does_more_runs_as_it_is_now_on_both_sides(repository: pytest.Pytester) -> None:
     test = repository.path / "test_m.py"
     test.write_text(TEST.replace("step()", "step(); step()"), encoding="utf-8")
