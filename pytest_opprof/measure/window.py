@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ..errors import UsageError
+from ..profile.assembly import joined
 from ..profile.op_profile import ALWAYS, About, OpProfile, OpStats, Remark
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
@@ -125,3 +126,12 @@ class Window:
     def top(self, k: int) -> tuple[OpStats, ...]:
         """Return the *k* most expensive ops by device time."""
         return self.profile.top(k)
+
+
+def profiles_of(windows: Iterable[Window]) -> dict[str, OpProfile]:
+    """Return the profiles of the windows by name, without windows that have no end."""
+    by_name: dict[str, list[OpProfile]] = {}
+    for window in windows:
+        if not window.unfinished:
+            by_name.setdefault(window.name, []).append(window.profile)
+    return {name: joined(parts) for name, parts in by_name.items()}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from msgspec import structs
 
 from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
@@ -16,38 +15,29 @@ from ..frameworks.live.registry import hints
 from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
-from ..measure.window import Window
+from ..measure.window import Window, profiles_of
 from ..processes.pool import Answer, Pool, TimeLimit
-from ..processes.this_run import FIRST_LOOK, SITES, say
-from ..profile.assembly import joined
+from ..processes.this_run import FIRST_LOOK, say
 from ..profile.environment import Environment
 from ..profile.op_counts import counts_of
 from ..profile.op_profile import OpProfile
-from ..profile.site_calls import site_calls
 from ..profile.timings import ProcessTimes, run_of, without_noise, works_on_host
-from ..python_calls import causes
 from ..python_calls.counted import PythonCalls
 from ..python_calls.names import PYTHON, differing, other_versions
 from ..report import failure
 from ..results.judged_window import DEPENDS, JudgedWindow
-from ..results.window_result import BODY, SitesByOp, WindowNumbers
-from ..sites.places import Calls
-from ..sites.shown import Shown
-from ..units import plural
+from ..results.window_result import BODY, WindowNumbers
 from ..verdict.budgets import Budget
 from ..verdict.compare import compare_counts_first, unseen, without_first_uses
-from ..verdict.quantities import COARSE, FACTS, HOST_MEMORY, PYTHON_CALLS, WITH_LINES
+from ..verdict.quantities import FACTS, HOST_MEMORY, PYTHON_CALLS
 from ..verdict.stored_rule import Rule, judge, unjudged
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict, undecided
-from .coarse import LOOKING_S, Coarsely
-from .looks import Looks, is_alike, lacks_sites, with_looks, with_sites
 from .ranks import of_this_rank, why_untimed
+from .reruns.causes import Causes
+from .reruns.coarse import LOOKING_S, Coarsely
+from .reruns.looks import Looks, with_looks
 from .test_run import TestRun
-
-# Fewer Python calls than this take less time than the margin of a coarse limit.
-_MANY_CALLS = 1_000
-_LOOK = "; --opprof-sites records them in the first run"
 
 
 def _nothing_recorded(measurement: Measurement) -> str:
@@ -89,10 +79,10 @@ class Judging:
         self._settings = settings
         self._store = store
         self._apart = is_apart
-        self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
         self.limit = TimeLimit(LOOKING_S)
         """The time for re-measuring slow tests."""
         self.looks = Looks(config, settings, pool)
+        self.causes = Causes(config, settings, store, self.looks, is_apart=is_apart)
         self.coarsely = Coarsely(config, settings, store, pool, is_parallel)
 
     def first(self, test: TestRun, measurement: Measurement) -> list[JudgedWindow]:
@@ -195,7 +185,8 @@ class Judging:
         # Recording source lines changes the times.
         run = None if profile.has_sites else run_of(profile, threads)
         runs = (run,) if run else ()
-        numbers = WindowNumbers.of(name, profile, self._sites(profile, plan) if profile.has_sites else None, python)
+        sites = self.causes.sites(profile, plan) if profile.has_sites else None
+        numbers = WindowNumbers.of(name, profile, sites, python)
         report = JudgedWindow(
             numbers,
             [each for _, broken in limits for each in broken],
@@ -219,15 +210,6 @@ class Judging:
             return replace(report, no_baseline="its baseline file cannot be used", is_unreadable=True)
         others = self._store.other_environments(*where)
         return replace(report, no_baseline=failure.no_baseline(where[0], others))
-
-    def _sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
-        """Return the source lines of each op, and of each name in a budget."""
-        limited = plan.budget.ops
-        names = [*(stats.op for stats in profile.ops), *limited, *WITH_LINES]
-        # The limits were checked before, so each name is known, but some ops may lack dtypes. A limit on a raw name
-        # counts every event of that name, nested ones too; a baseline counts ops.
-        of = partial(site_calls, profile, shown=self._shown, aliases=self._settings.aliases, known=names)
-        return {name: found for name in names if (found := of(name, counted_only=name not in limited))}
 
     def _compared(self, report: JudgedWindow, base: WindowBaseline, plan: TestPlan) -> JudgedWindow:
         return _with_timing(report, base, plan, self._timing(base, report.processes, plan))
@@ -277,140 +259,6 @@ class Judging:
         agrees = all(window.confirmed for window in asked)
         self.looks.end(asked, agrees)
         return found, agrees
-
-    def located(
-        self,
-        test: TestRun,
-        windows: list[JudgedWindow],
-        again: Callable[[], Sequence[Window]] | None,
-        is_repeatable: bool,
-        no_sites: str,
-    ) -> list[JudgedWindow]:
-        """Look up the source lines of windows that fail for their work; return the windows with lines.
-
-        *again* runs the body once more in this process, at once if it *is_repeatable*; otherwise a fresh process does,
-        and this one only if no process is available. *no_sites* is the reason why a lookup may find no lines.
-        """
-        if self._apart or not any(window.asked for window in windows):
-            return windows
-        if again is not None and is_repeatable:
-            windows = self._located_here(test, windows, again)
-        if any(map(lacks_sites, windows)):
-            looks, why = self.looks.at(test, "fails; re-running it in a fresh process to look up source lines", 1)
-            self.looks.end(windows, agrees=True)
-            if again is not None and not looks:
-                windows = self._located_here(test, windows, again)
-            look = looks[-1] if looks else Answer({}, why)
-            why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
-            why = why or look.why or no_sites
-            windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
-        return self._each(test, windows, lambda window: bool(window.asked), partial(self._with_base_sites, test))
-
-    def _located_here(
-        self, test: TestRun, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]]
-    ) -> list[JudgedWindow]:
-        if not any(map(lacks_sites, windows)):
-            return windows
-        plan, others = test.plan, profiles_of(again())
-        # A later round may do less than the first. In that case a process looks in which nothing ran before.
-        alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
-        found = [WindowNumbers.of(name, others[name], self._sites(others[name], plan)) for name in alike]
-        look = Answer({}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found})
-        return [with_sites(window, look) if lacks_sites(window) else window for window in windows]
-
-    def _with_base_sites(self, test: TestRun, window: JudgedWindow, base: WindowBaseline) -> JudgedWindow:
-        kept = self._store.sites(window.environment, *test.where, window.name)
-        if isinstance(kept, str):
-            return replace(window, base_sites_lost=kept)
-        known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
-        for op in window.asked:
-            if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most:
-                why = (
-                    f"the stored source lines belong to other calls of {op}; pytest --opprof-update records them again"
-                )
-                return replace(window, base_sites_lost=why)
-        return replace(window, base_sites=kept)
-
-    def explained(
-        self,
-        test: TestRun,
-        windows: list[JudgedWindow],
-        again: Callable[[Collection[str]], Mapping[str, PythonCalls]],
-    ) -> list[JudgedWindow]:
-        """Look up the callers of Python functions in windows that fail for these; return the windows with lines.
-
-        *again* runs the body once more in this process, and finds the callers of the given functions.
-        """
-        windows = [self._with_base_functions(test, window) if window.wanted_functions else window for window in windows]
-        warm = [window for window in windows if window.numbers.python and not window.numbers.python.cold]
-        wanted = set[str]().union(*(window.wanted_functions for window in warm))
-        if not wanted:
-            return windows
-        lines = again(wanted)
-        return [_with_lines(window, lines) if window.wanted_functions else window for window in windows]
-
-    def slower_explained(
-        self,
-        test: TestRun,
-        windows: list[JudgedWindow],
-        sample: Callable[[], Sequence[str]],
-        count: Callable[[], Mapping[str, PythonCalls]],
-    ) -> list[JudgedWindow]:
-        """Look up lines and functions that take the time of windows that fail for coarse time; return the windows.
-
-        A body that shows no op although its baseline has some gets the lines that take its time now.
-
-        *sample* and *count* run the body once more each in this process.
-        """
-        if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
-            # Another process judges, and requests the lines of failing tests.
-            lines = sample()
-            return [_explained(each, COARSE, lines) if each.name == BODY else each for each in windows]
-        if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
-            lines = sample()
-            return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
-        slow = {each.name for each in windows if any(row.op in COARSE for row in each.worse)}
-        if not slow or self._apart:
-            return windows
-        lines, counted = sample(), count()
-        return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
-
-    def memory_explained(
-        self, windows: list[JudgedWindow], lines: Callable[[int], Sequence[str]]
-    ) -> list[JudgedWindow]:
-        """Look up the lines that hold the memory of a body that fails for the host's; return the windows.
-
-        *lines* runs the body once more, given its peak.
-        """
-
-        found = []
-        for window in windows:
-            fails = [*(each.rule for each in window.budget), *(row.op for row in window.worse)]
-            is_asked = window.name == BODY and HOST_MEMORY in fails and not self._apart
-            held = lines(max(window.numbers.facts[HOST_MEMORY])) if is_asked else ()
-            found.append(_explained(window, [HOST_MEMORY], held))
-        return found
-
-    def _with_functions(
-        self, test: TestRun, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]
-    ) -> JudgedWindow:
-        python = counted.get(window.name)
-        if python is None or python.uncounted:
-            python = PythonCalls()
-        kept = self._store.functions(window.environment, *test.where, window.name)
-        before = None if isinstance(kept, str) else kept.calls
-        said = [*lines] if window.name == BODY else []
-        said += [each.text for each in causes.of_calls(before, python)[:1]] if python.total >= _MANY_CALLS else []
-        said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
-        return _explained(window, COARSE, said)
-
-    def _with_base_functions(self, test: TestRun, window: JudgedWindow) -> JudgedWindow:
-        if self._apart or window.diff is None:
-            return window
-        kept = self._store.functions(window.environment, *test.where, window.name)
-        if isinstance(kept, str):
-            return window.with_remark(f"the Python functions that grew are unknown: {kept}")
-        return replace(window, base_functions=kept.calls, base_loops=kept.loops)
 
     def sees_alone(self, test: TestRun) -> bool:
         """Return True if a body that showed nothing has its baseline's calls when it runs alone in a fresh process.
@@ -516,29 +364,6 @@ def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_aske
     return window.with_remark(
         f"calls of Python functions: {now.most:,} (baseline: {before.most:,}), not judged: {why}; {advice}"
     )
-
-
-def profiles_of(windows: Iterable[Window]) -> dict[str, OpProfile]:
-    """Return the profiles of the windows by name, without windows that have no end."""
-    by_name: dict[str, list[OpProfile]] = {}
-    for window in windows:
-        if not window.unfinished:
-            by_name.setdefault(window.name, []).append(window.profile)
-    return {name: joined(parts) for name, parts in by_name.items()}
-
-
-def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> JudgedWindow:
-    python, lines = window.numbers.python, found.get(window.name)
-    if python is None or lines is None:
-        return window
-    return replace(window, numbers=structs.replace(window.numbers, python=structs.replace(python, lines=lines.lines)))
-
-
-def _explained(window: JudgedWindow, quantities: Iterable[str], said: Sequence[str]) -> JudgedWindow:
-    if not said:
-        return window
-    explained = {**window.numbers.explained, **dict.fromkeys(quantities, "; ".join(said))}
-    return replace(window, numbers=structs.replace(window.numbers, explained=explained))
 
 
 def is_open(windows: Sequence[JudgedWindow]) -> bool:

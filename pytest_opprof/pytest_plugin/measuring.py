@@ -18,6 +18,7 @@ from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
+from ..measure.window import profiles_of
 from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
 from ..processes.this_run import COLD, CORE, ONE_THREAD, SITES
@@ -32,11 +33,11 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
 from .body import Call
 from .fixture import measurement_of
-from .judging import Judging, is_open, profiles_of
-from .looks import why_no_sites, without_sites
+from .judging import Judging, is_open
 from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
+from .reruns.looks import why_no_sites, without_sites
 from .test_run import Failed, TestRun
 from .traces import traced
 
@@ -202,14 +203,14 @@ class Measuring:
                 body.look_for_leaks(call, measurement)
             windows = self._judged(test, measurement, repeated)
             if repeated and not body.why_not_again(test):
-                windows = self._judging.slower_explained(
+                windows = self._judging.causes.slower_explained(
                     test,
                     windows,
                     partial(body.slow_lines, call, measurement),
                     partial(body.count, call, measurement, lines=True),
                 )
-                windows = self._judging.memory_explained(windows, partial(body.memory_lines, call, measurement))
-            return self._judging.explained(test, windows, partial(body.count, call, measurement, lines=True))
+                windows = self._judging.causes.memory_explained(windows, partial(body.memory_lines, call, measurement))
+            return self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.
@@ -253,7 +254,7 @@ class Measuring:
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
-            return self._judging.located(test, windows, look, measurement.plan.rounds > 1, no_sites)
+            return self._judging.causes.located(test, windows, look, measurement.plan.rounds > 1, no_sites)
 
     def _conclude(self, test: TestRun, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail the test if it must. Raises Failed."""

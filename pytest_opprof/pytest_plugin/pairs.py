@@ -34,9 +34,9 @@ from ..verdict.quantities import COARSE
 from ..verdict.stored_rule import unjudged
 from ..verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
 from ..verdict.verdicts import TimingVerdict
-from .coarse import CoarsePairs, Windows, is_judged, slower_than
 from .options import settings_of
 from .outcome import concluded
+from .reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]

@@ -11,13 +11,12 @@ from .. import __version__
 from ..machine.atomic_write import gzipped, write_atomically
 from ..machine.ranks import Rank
 from ..measure.plan import Settings
-from ..measure.window import Window
+from ..measure.window import Window, profiles_of
 from ..profile.op_profile import OpProfile
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, titled
 from ..timeline import chrome
 from ..timeline.window import timeline_of, traced_round
-from .judging import profiles_of
 from .outcome import defect
 from .test_run import TestRun
 

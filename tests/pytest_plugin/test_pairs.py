@@ -15,8 +15,8 @@ from pytest_opprof.processes.collection import SideTest
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.child import side_test
-from pytest_opprof.pytest_plugin.coarse import is_judged
 from pytest_opprof.pytest_plugin.pairs import Found
+from pytest_opprof.pytest_plugin.reruns.coarse import is_judged
 from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.results.acceptance import parsed

@@ -20,7 +20,7 @@ from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.pytest_plugin import body
-from pytest_opprof.pytest_plugin import looks as looks_module
+from pytest_opprof.pytest_plugin.reruns import looks as looks_module
 
 from ..conftest import ALONE, ELSEWHERE, looks, thrice
 

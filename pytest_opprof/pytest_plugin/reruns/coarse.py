@@ -7,20 +7,20 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ..baselines.entry import WindowBaseline
-from ..baselines.store import Store
-from ..errors import BackendError, BaselineError
-from ..machine.identity import machine, with_python
-from ..machine.load import Watch
-from ..measure.plan import Settings
-from ..processes.pool import Answer, Pool, TimeLimit
-from ..processes.this_run import say
-from ..profile.timings import works_on_host
-from ..python_calls.causes import sleeps_more
-from ..results.judged_window import JudgedWindow
-from ..results.window_result import WindowNumbers
-from ..units import format_ns
-from ..verdict.coarse import (
+from ...baselines.entry import WindowBaseline
+from ...baselines.store import Store
+from ...errors import BackendError, BaselineError
+from ...machine.identity import machine, with_python
+from ...machine.load import Watch
+from ...measure.plan import Settings
+from ...processes.pool import Answer, Pool, TimeLimit
+from ...processes.this_run import say
+from ...profile.timings import works_on_host
+from ...python_calls.causes import sleeps_more
+from ...results.judged_window import JudgedWindow
+from ...results.window_result import WindowNumbers
+from ...units import format_ns
+from ...verdict.coarse import (
     PROCESSES,
     Coarse,
     Slower,
@@ -32,9 +32,9 @@ from ..verdict.coarse import (
     together,
     where,
 )
-from ..verdict.compare import Diff
-from ..verdict.quantities import WALL_TIME
-from .test_run import TestRun
+from ...verdict.compare import Diff
+from ...verdict.quantities import WALL_TIME
+from ..test_run import TestRun
 
 # The most time that a run spends on re-measuring times, and as much for coarse ones; slower tests after that get no
 # verdict.

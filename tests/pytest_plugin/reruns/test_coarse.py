@@ -19,10 +19,10 @@ from pytest_opprof.measure.sampled import Sampler
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
-from pytest_opprof.pytest_plugin.coarse import Coarsely
+from pytest_opprof.pytest_plugin.reruns.coarse import Coarsely
 from pytest_opprof.verdict.coarse import Coarse
 
-from ..conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
+from ...conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
 
 Suite = Callable[..., pytest.RunResult]
 HERE = with_python(machine())

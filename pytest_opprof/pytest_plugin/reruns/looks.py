@@ -8,22 +8,22 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from ..baselines.entry import WindowBaseline
-from ..errors import BackendError
-from ..frameworks.live.contract import Backend
-from ..measure.plan import Settings
-from ..processes.pool import NO_FRESH, Answer, Pool, TimeLimit
-from ..processes.this_run import say
-from ..profile.op_profile import OpProfile, Remark
-from ..profile.timings import works_on_host
-from ..python_calls.counted import PythonCalls
-from ..results.judged_window import JudgedWindow
-from ..units import plural
-from ..verdict.compare import FIRST_USE, changes, excuse
-from ..verdict.quantities import FACTS, named
-from ..verdict.tolerances import Tolerances
-from ..verdict.verdicts import Verdict
-from .test_run import TestRun
+from ...baselines.entry import WindowBaseline
+from ...errors import BackendError
+from ...frameworks.live.contract import Backend
+from ...measure.plan import Settings
+from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
+from ...processes.this_run import say
+from ...profile.op_profile import OpProfile, Remark
+from ...profile.timings import works_on_host
+from ...python_calls.counted import PythonCalls
+from ...results.judged_window import JudgedWindow
+from ...units import plural
+from ...verdict.compare import FIRST_USE, changes, excuse
+from ...verdict.quantities import FACTS, named
+from ...verdict.tolerances import Tolerances
+from ...verdict.verdicts import Verdict
+from ..test_run import TestRun
 
 # The most time that a run spends on confirming; extra work after that fails unconfirmed.
 CONFIRMING_S = 60

@@ -1,0 +1,207 @@
+"""Find the causes of failing windows: the lines of their ops, of their time and memory, and the functions that grew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from msgspec import structs
+
+from ...baselines.store import Store
+from ...measure.plan import Settings, TestPlan
+from ...measure.window import Window, profiles_of
+from ...processes.pool import Answer
+from ...processes.this_run import SITES
+from ...profile.op_profile import OpProfile
+from ...profile.site_calls import site_calls
+from ...python_calls import causes
+from ...python_calls.counted import PythonCalls
+from ...results.judged_window import JudgedWindow
+from ...results.window_result import BODY, SitesByOp, WindowNumbers
+from ...sites.places import Calls
+from ...sites.shown import Shown
+from ...units import plural
+from ...verdict.quantities import COARSE, HOST_MEMORY, WITH_LINES
+from ..test_run import TestRun
+from .looks import Looks, is_alike, lacks_sites, with_sites
+
+# Fewer Python calls than this take less time than the margin of a coarse limit.
+_MANY_CALLS = 1_000
+_LOOK = "; --opprof-sites records them in the first run"
+
+
+class Causes:
+    """Finds causes, in another run of the body or in another process."""
+
+    def __init__(
+        self, config: pytest.Config, settings: Settings, store: Store, looks: Looks, *, is_apart: bool
+    ) -> None:
+        """*is_apart*: whether another run judges these tests."""
+        self._config = config
+        self._settings = settings
+        self._store = store
+        self._looks = looks
+        self._apart = is_apart
+        self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
+
+    def sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
+        """Return the source lines of each op, and of each name in a budget."""
+        limited = plan.budget.ops
+        names = [*(stats.op for stats in profile.ops), *limited, *WITH_LINES]
+        # The limits were checked before, so each name is known, but some ops may lack dtypes. A limit on a raw name
+        # counts every event of that name, nested ones too; a baseline counts ops.
+        of = partial(site_calls, profile, shown=self._shown, aliases=self._settings.aliases, known=names)
+        return {name: found for name in names if (found := of(name, counted_only=name not in limited))}
+
+    def located(
+        self,
+        test: TestRun,
+        windows: list[JudgedWindow],
+        again: Callable[[], Sequence[Window]] | None,
+        is_repeatable: bool,
+        no_sites: str,
+    ) -> list[JudgedWindow]:
+        """Look up the source lines of windows that fail for their work; return the windows with lines.
+
+        *again* runs the body once more in this process, at once if it *is_repeatable*; otherwise a fresh process does,
+        and this one only if no process is available. *no_sites* is the reason why a lookup may find no lines.
+        """
+        if self._apart or not any(window.asked for window in windows):
+            return windows
+        if again is not None and is_repeatable:
+            windows = self._located_here(test, windows, again)
+        if any(map(lacks_sites, windows)):
+            looks, why = self._looks.at(test, "fails; re-running it in a fresh process to look up source lines", 1)
+            self._looks.end(windows, agrees=True)
+            if again is not None and not looks:
+                windows = self._located_here(test, windows, again)
+            look = looks[-1] if looks else Answer({}, why)
+            why = f"{why}{_LOOK}" if why and not self._settings.rank.is_alone else why
+            why = why or look.why or no_sites
+            windows = [with_sites(window, look, why) if lacks_sites(window) else window for window in windows]
+        return [self._with_base_sites(test, window) if window.asked else window for window in windows]
+
+    def _located_here(
+        self, test: TestRun, windows: list[JudgedWindow], again: Callable[[], Sequence[Window]]
+    ) -> list[JudgedWindow]:
+        if not any(map(lacks_sites, windows)):
+            return windows
+        plan, others = test.plan, profiles_of(again())
+        # A later round may do less than the first. In that case a process looks in which nothing ran before.
+        alike = [window.name for window in windows if (now := others.get(window.name)) and is_alike(window, now)]
+        found = [WindowNumbers.of(name, others[name], self.sites(others[name], plan)) for name in alike]
+        look = Answer({}, "", {each.name: each.sites for each in found}, {each.name: each.remarks for each in found})
+        return [with_sites(window, look) if lacks_sites(window) else window for window in windows]
+
+    def _with_base_sites(self, test: TestRun, window: JudgedWindow) -> JudgedWindow:
+        base = self._store.entry(window.environment, *test.where, window.name)
+        if base is None:
+            return window
+        kept = self._store.sites(window.environment, *test.where, window.name)
+        if isinstance(kept, str):
+            return replace(window, base_sites_lost=kept)
+        known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
+        for op in window.asked:
+            if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most:
+                why = (
+                    f"the stored source lines belong to other calls of {op}; pytest --opprof-update records them again"
+                )
+                return replace(window, base_sites_lost=why)
+        return replace(window, base_sites=kept)
+
+    def explained(
+        self,
+        test: TestRun,
+        windows: list[JudgedWindow],
+        again: Callable[[Collection[str]], Mapping[str, PythonCalls]],
+    ) -> list[JudgedWindow]:
+        """Look up the callers of Python functions in windows that fail for these; return the windows with lines.
+
+        *again* runs the body once more in this process, and finds the callers of the given functions.
+        """
+        windows = [self._with_base_functions(test, window) if window.wanted_functions else window for window in windows]
+        warm = [window for window in windows if window.numbers.python and not window.numbers.python.cold]
+        wanted = set[str]().union(*(window.wanted_functions for window in warm))
+        if not wanted:
+            return windows
+        lines = again(wanted)
+        return [_with_lines(window, lines) if window.wanted_functions else window for window in windows]
+
+    def slower_explained(
+        self,
+        test: TestRun,
+        windows: list[JudgedWindow],
+        sample: Callable[[], Sequence[str]],
+        count: Callable[[], Mapping[str, PythonCalls]],
+    ) -> list[JudgedWindow]:
+        """Look up lines and functions that take the time of windows that fail for coarse time; return the windows.
+
+        A body that shows no op although its baseline has some gets the lines that take its time now.
+
+        *sample* and *count* run the body once more each in this process.
+        """
+        if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
+            # Another process judges, and requests the lines of failing tests.
+            lines = sample()
+            return [_explained(each, COARSE, lines) if each.name == BODY else each for each in windows]
+        if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
+            lines = sample()
+            return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
+        slow = {each.name for each in windows if any(row.op in COARSE for row in each.worse)}
+        if not slow or self._apart:
+            return windows
+        lines, counted = sample(), count()
+        return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
+
+    def memory_explained(
+        self, windows: list[JudgedWindow], lines: Callable[[int], Sequence[str]]
+    ) -> list[JudgedWindow]:
+        """Look up the lines that hold the memory of a body that fails for the host's; return the windows.
+
+        *lines* runs the body once more, given its peak.
+        """
+
+        found = []
+        for window in windows:
+            fails = [*(each.rule for each in window.budget), *(row.op for row in window.worse)]
+            is_asked = window.name == BODY and HOST_MEMORY in fails and not self._apart
+            held = lines(max(window.numbers.facts[HOST_MEMORY])) if is_asked else ()
+            found.append(_explained(window, [HOST_MEMORY], held))
+        return found
+
+    def _with_functions(
+        self, test: TestRun, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]
+    ) -> JudgedWindow:
+        python = counted.get(window.name)
+        if python is None or python.uncounted:
+            python = PythonCalls()
+        kept = self._store.functions(window.environment, *test.where, window.name)
+        before = None if isinstance(kept, str) else kept.calls
+        said = [*lines] if window.name == BODY else []
+        said += [each.text for each in causes.of_calls(before, python)[:1]] if python.total >= _MANY_CALLS else []
+        said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
+        return _explained(window, COARSE, said)
+
+    def _with_base_functions(self, test: TestRun, window: JudgedWindow) -> JudgedWindow:
+        if self._apart or window.diff is None:
+            return window
+        kept = self._store.functions(window.environment, *test.where, window.name)
+        if isinstance(kept, str):
+            return window.with_remark(f"the Python functions that grew are unknown: {kept}")
+        return replace(window, base_functions=kept.calls, base_loops=kept.loops)
+
+
+def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> JudgedWindow:
+    python, lines = window.numbers.python, found.get(window.name)
+    if python is None or lines is None:
+        return window
+    return replace(window, numbers=structs.replace(window.numbers, python=structs.replace(python, lines=lines.lines)))
+
+
+def _explained(window: JudgedWindow, quantities: Iterable[str], said: Sequence[str]) -> JudgedWindow:
+    if not said:
+        return window
+    explained = {**window.numbers.explained, **dict.fromkeys(quantities, "; ".join(said))}
+    return replace(window, numbers=structs.replace(window.numbers, explained=explained))
