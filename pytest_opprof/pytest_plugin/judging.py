@@ -12,7 +12,7 @@ from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
 from ..errors import BackendError, BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
-from ..machine.identity import machine
+from ..machine.identity import machine, with_python
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window, profiles_of
@@ -333,7 +333,7 @@ def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, tim
     diff = compare_counts_first(base.done, now, timing, plan.tolerances, plan.top)
     if base.warm:
         diff = without_first_uses(diff, base.with_differences(base.warm), now)
-    return replace(window, diff=diff)
+    return replace(window, diff=diff).weighed(base.coarse.get(with_python(machine())))
 
 
 def _comparable(base: WindowBaseline, window: JudgedWindow) -> WindowBaseline:

@@ -274,6 +274,7 @@ class Found:
             window = window.with_remark(differ)
         window = replace(window, looked="; ".join(filter(None, [changed, differ])))
         window = self.coarse.judged(test, window, self._diff(compared, name))
+        window = window.weighed(next(iter(self._windows[test][0][0][name].coarse.values()), None))
         assert window.diff is not None  # it was given one
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
         # A failing test says it below its name.

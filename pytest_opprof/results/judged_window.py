@@ -21,6 +21,7 @@ from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.changed import titles
+from ..verdict.coarse import Coarse, clearly_more
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
@@ -67,6 +68,8 @@ class JudgedWindow:
     """The reason why fewer calls than in the baseline may be calls that ran unseen."""
     weighs: str = ""
     """A remark that a window with more calls takes no more CPU time; empty if that is unknown."""
+    dearer: str = ""
+    """The CPU time that is clearly above its base's, so that a window that does less is no improvement; or empty."""
     looked: str = ""
     """The result of a fresh process for the extra work, if one was asked."""
     confirmed: bool = False
@@ -126,7 +129,26 @@ class JudgedWindow:
         if self.undecided and not self.diff.verdict.is_regression:
             return Verdict.NOISY
         passes = self.accepted or self.excused or few or (self.allowed and not self.is_worse)
-        return Verdict.OK if passes else self.diff.verdict
+        return Verdict.OK if passes or self._contradicted else self.diff.verdict
+
+    @property
+    def _contradicted(self) -> str:
+        """The CPU time that contradicts an improvement, in words; empty if none does."""
+        if not self.dearer or self.diff is None or self.findings:
+            return ""
+        found = self.diff.verdict
+        if found.status != "improved" or found is Verdict.FASTER:
+            return ""
+        less = Verdict.FEWER.value if found is Verdict.GONE else self.diff.worst.word
+        return f"{less}, but {self.dearer}, in this process"
+
+    def weighed(self, base: Coarse | None) -> JudgedWindow:
+        """Return the window with its CPU time in this process, if that is clearly above the time of *base*."""
+        now, diff = self.numbers.coarse, self.diff
+        if base is None or now is None or diff is None or (diff.wall and not diff.times):  # judged more precisely
+            return self
+        over = clearly_more(base, now)
+        return replace(self, dearer=over.line(diff.then) if over else "")
 
     @property
     def does_more(self) -> bool:
@@ -223,7 +245,8 @@ class JudgedWindow:
             said = "; ".join(map(str, self.diff.findings()))
             return [*said_by_backend, f"{said}; but {self.excused}, {DEPENDS}"]
         better = () if self.findings else self.diff.improvements()
-        return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *better]
+        but = filter(None, [self._contradicted])
+        return [*said_by_backend, *map(str, self.diff.findings() if self.accepted else ()), *better, *but]
 
     def with_remark(self, text: str) -> JudgedWindow:
         """Return the window with one more remark."""

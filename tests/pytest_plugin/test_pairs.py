@@ -406,6 +406,15 @@ def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> Non
     assert run.report().outcome == "passed"
 
 
+@pytest.mark.parametrize(("now_ms", "status"), [(12, "improved"), (16, "ok")])
+def test_fewer_calls_that_take_clearly_more_time_are_no_improvement(pairs: Run, now_ms: int, status: str) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12, calls=2), took(run, now_ms))
+    assert (run.report().outcome, run.record().status) == ("passed", status)
+    said = [text for _, text in run.record().each_remark]
+    assert ("fewer calls, but CPU time: 16 ms (main: 12 ms), x1.33, in this process" in said) is (status == "ok")
+
+
 def test_what_does_more_is_not_measured_again_for_its_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900, calls=2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from pytest_opprof.verdict.coarse import (
     Limit,
     as_before,
     base_for,
+    clearly_more,
     differs,
     is_split_only,
     rounded,
@@ -254,3 +257,23 @@ def test_an_update_compares_first_runs_with_first_runs_and_later_ones_with_later
     assert not differs(base, took(12).beside(took(520)))
     assert differs(base, took(2000))
     assert differs(base, took(100).beside(took(520)))
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "found"),
+    [
+        (took(22), took(30), "CPU time: 30 ms (baseline: 22 ms), x1.36"),
+        (took(20), took(25), None),  # noise of one process
+        (took(4), took(6), None),
+        (took(4), took(6.1), "CPU time: 6.1 ms (baseline: 4 ms), x1.52"),
+        (took(20, most=40), took(40), None),  # a process of the baseline took as long
+        (took(20, most=40), took(41), "CPU time: 41 ms (baseline: 20 ms), x2.05"),
+        (took(20), replace(took(40), threaded=True), None),  # threads that spin
+        (replace(took(20), threaded=True), took(40), None),
+    ],
+)
+def test_one_process_takes_clearly_more_from_a_quarter_and_2_ms_on(
+    base: Coarse, now: Coarse, found: str | None
+) -> None:
+    over = clearly_more(base, now)
+    assert (over.line() if over else None) == found

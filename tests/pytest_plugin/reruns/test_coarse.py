@@ -301,6 +301,38 @@ def test_more_calls_say_whether_they_take_more_time(
     assert (told in result.outlines) is bool(said)
 
 
+@pytest.mark.parametrize("now", [30, 60])  # within the limit, and beyond it until a fresh process is faster
+def test_fewer_calls_that_take_clearly_more_time_are_no_improvement(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, now: int
+) -> None:
+    in_one_thread(monkeypatch, look(25))
+    model(pytester, 22, more="fake.launch('Add')")
+    suite("--opprof-update")
+    model(pytester, now)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_m.py::test_a: Add: 1 call (baseline: 2)",
+            f"test_m.py::test_a: fewer calls, but CPU time: {now} ms (baseline: 22 ms), x*, in this process",
+            "opprof: 1 test measured, 1 ok, times judged coarsely",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*keep what became cheaper*")
+
+
+@pytest.mark.parametrize("now", [20, 27])
+def test_fewer_calls_in_about_as_much_time_are_an_improvement(
+    pytester: pytest.Pytester, suite: Suite, now: int
+) -> None:
+    model(pytester, 22, more="fake.launch('Add')")
+    suite("--opprof-update")
+    model(pytester, now)
+    result = suite("--opprof")
+    result.stdout.fnmatch_lines(["keep what became cheaper: *", "opprof: 1 test measured, 0 ok, 1 improved, *"])
+    result.stdout.no_fnmatch_line("*but CPU time*")
+
+
 def test_what_does_more_is_not_blamed_for_its_time_as_well(
     pytester: pytest.Pytester, slower: Callable[..., pytest.RunResult], suite: Suite
 ) -> None:
