@@ -11,7 +11,7 @@ from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
 from .changed import Changed
-from .facts import amount, follows, loops_follow
+from .facts import amount, explained, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Broken, Finding
 from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS
@@ -271,7 +271,7 @@ def _of_facts(
     ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], tolerance: float
 ) -> Iterator[Row]:
     """Yield a row for each changed fact of the window; without a verdict if its *ops* report the cause."""
-    does_more = any(row.verdict.does_more for row in ops)
+    more = [(row.base, row.now) for row in ops if row.verdict.does_more]
     vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
     for name, work in changed_facts(base, now, tolerance):
         verdict, why = work.verdict, ""
@@ -280,7 +280,7 @@ def _of_facts(
             verdict, why = Verdict.OK, VARIES
         elif name in SUMS:
             verdict, why = (Verdict.OK, "explained by ops") if _is_of_ops(ops, name, work, base, now) else (verdict, "")
-        elif does_more and verdict is Verdict.ABOVE and (gate := FACTS[name].gate) and gate.follows:
+        elif more and verdict is Verdict.ABOVE and explained(name, more, base[name], now[name]):
             verdict, why = Verdict.OK, "explained by ops"
         elif name == LOOP_ITERATIONS and verdict is Verdict.ABOVE and loops_follow(base, now):
             verdict, why = Verdict.OK, "explained by calls"

@@ -54,8 +54,9 @@ class Gate:
     tolerance: float = 0.0
     """Relative to the baseline: 0.05 is 5 %."""
     floor: int = 0
-    follows: bool = False
-    """Whether ops explain it: beside an op that does more it is not reported, so that one cause is reported once."""
+    follows: Literal["", "calls", "bytes"] = ""
+    """The amount of ops that explains it: beside ops that do as much more it is not reported, so that one cause is
+    reported once."""
 
     def direction(self, base: Range, now: Range, tolerance: float | None = None) -> int:
         """Return 1 if *now* is more than *base* beyond both margins, -1 if it is less, else 0."""
@@ -132,7 +133,7 @@ def _of_programs(profile: OpProfile) -> str:
 
 # In 30 processes PyTorch's peak was the same to the byte; other versions' allocators round sizes differently.
 _MORE_BYTES = Gate(
-    more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows=True
+    more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows="bytes"
 )
 MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=1024)
 
@@ -168,7 +169,7 @@ _TABLE = (
         name="launches",
         text="launches",
         of_window=lambda window: window.launches,
-        gate=Gate(more="more launches", less="fewer launches", status="more work", follows=True),
+        gate=Gate(more="more launches", less="fewer launches", status="more work", follows="calls"),
     ),
     Quantity(
         name=PYTHON_CALLS,
@@ -260,7 +261,7 @@ _TABLE = (
         unit=BYTES,
         of_window=_held_each_round,
         # No floor: the leak grows with every call.
-        gate=Gate(more="more memory", status="more memory", tolerance=0.05, follows=True),
+        gate=Gate(more="more memory", status="more memory", tolerance=0.05, follows="bytes"),
         in_budgets=False,  # held_memory limits it
         needs="memory",
         lines_of="allocations",
@@ -276,7 +277,7 @@ _TABLE = (
             status="more memory",
             tolerance=0.05,
             floor=10,
-            follows=True,
+            follows="calls",
         ),
         needs="memory",
         lines_of="allocations",

@@ -193,8 +193,10 @@ def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nod
 def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_findings_of_their_own() -> None:
     facts = [name for name in FACTS if name not in SUMS]
     before, after = ({name: Range(amount) for name in facts} for amount in (MIB, 9 * MIB))
+    before |= {"launches": Range(1), "allocations": Range(1)}
+    after |= {"launches": Range(41), "allocations": Range(41)}
     timing = unjudged("one round", [])
-    found = compare((CALLS, before), ({"Add": OpCounts(Range(2))}, after), timing, STORED)
+    found = compare((CALLS, before), ({"Add": OpCounts(Range(3))}, after), timing, STORED)
     assert {row.op for row in found.rows if row.why == "explained by ops"} == {
         "launches",
         "peak_memory",
@@ -208,11 +210,42 @@ def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_fi
         *("temporary_memory", "left_behind", "leaked_memory"),
     }
     # Less memory beside an op that does more is less memory.
-    less = compare((CALLS, after), ({"Add": OpCounts(Range(2))}, before), timing, STORED)
+    less = compare((CALLS, after), ({"Add": OpCounts(Range(3))}, before), timing, STORED)
     assert "less memory" in {row.word for row in less.rows if row.op == "peak_memory"}
     # Alone they are findings.
     alone = diff({"allocations": Range(1), "launches": Range(1)}, {"allocations": Range(12), "launches": Range(2)})
     assert [row.op for row in alone.worse] == ["launches", "allocations"]
+
+
+ADD = OpCounts(Range(2), bytes=Range(2000))
+
+
+@pytest.mark.parametrize(
+    ("fact", "more", "now", "is_explained"),
+    [
+        # Twenty times what the ops that do more move more.
+        ("peak_memory", 20 * MIB, OpCounts(Range(3), bytes=Range(MIB + 2000)), True),
+        ("peak_memory", 20 * MIB + 1, OpCounts(Range(3), bytes=Range(MIB + 2000)), False),
+        ("host_memory", 20 * MIB, OpCounts(Range(3), bytes=Range(3000)), False),
+        ("held_memory", 20 * MIB, OpCounts(Range(2), dtypes="float64", bytes=Range(MIB + 2000)), True),
+        ("held_memory", 21 * MIB, OpCounts(Range(2), dtypes="float64", bytes=Range(MIB + 2000)), False),
+        ("peak_memory", 20 * MIB, OpCounts(Range(3)), True),  # its bytes are unknown
+        # Twenty for each call more; an op that does more in as many calls may do so in each of them.
+        ("launches", 20, OpCounts(Range(3), bytes=Range(3000)), True),
+        ("launches", 21, OpCounts(Range(3), bytes=Range(3000)), False),
+        ("launches", 40, OpCounts(Range(2), bytes=Range(9 * MIB)), True),
+        ("launches", 41, OpCounts(Range(2), bytes=Range(9 * MIB)), False),
+        ("allocations", 40, OpCounts(Range(4), bytes=Range(4000)), True),
+        ("allocations", 41, OpCounts(Range(4), bytes=Range(4000)), False),
+    ],
+)
+def test_a_fact_follows_from_ops_that_do_more_as_far_as_these_can_explain_it(
+    fact: str, more: int, now: OpCounts, is_explained: bool
+) -> None:
+    base = {"Add": ADD, "Mul": OpCounts(Range(9), bytes=Range(99 * MIB))}
+    facts, grown = {fact: Range(20)}, {fact: Range(20 + more)}
+    found = compare((base, facts), ({**base, "Add": now}, grown), unjudged("", []), STORED)
+    assert {row.op for row in found.worse} == ({"Add"} if is_explained else {"Add", fact})
 
 
 def test_memory_that_each_round_holds_is_told_once() -> None:
