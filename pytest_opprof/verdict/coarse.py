@@ -234,15 +234,16 @@ def where(in_ops_ns: int | None, wall_ns: int) -> str:
 
 
 def clearly_more(base: Coarse, now: Coarse) -> Slower | None:
-    """Return the CPU time of one process if it is clearly above the baseline's; None if the difference may be noise.
+    """Return the CPU time of a first run if it is clearly above the baseline's; None if the difference may be noise.
 
     Weaker than a limit: it fails nothing by itself, but contradicts or confirms a change of calls.
     """
     # In one thread 0.2 to 0.8 % of 374,160 cold runs of unchanged tests of kornia and scikit-learn, quiet and under
     # load, are beyond this against three other processes; in two threads 4 to 12 % are, since threads of BLAS spin.
-    limit = max(base.cpu_ns[0] * _CLEAR, base.cpu_ns[0] + _CLEAR_NS, base.cpu_ns[1])
-    is_more = now.cpu_ns[0] > limit and not (base.threaded or now.threaded)
-    return Slower(CPU_TIME, base.cpu_ns[0], now.cpu_ns[0]) if is_more else None
+    before, after = base.at_first, now.at_first
+    (least, most), took = before.cpu_ns, after.cpu_ns[0]
+    is_more = took > max(least * _CLEAR, least + _CLEAR_NS, most) and not (before.threaded or after.threaded)
+    return Slower(CPU_TIME, least, took) if is_more else None
 
 
 _CLEAR, _CLEAR_NS = 1.25, 2_000_000

@@ -270,6 +270,8 @@ def test_an_update_compares_first_runs_with_first_runs_and_later_ones_with_later
         (took(20, most=40), took(41), "CPU time: 41 ms (baseline: 20 ms), x2.05"),
         (took(20), replace(took(40), threaded=True), None),  # threads that spin
         (replace(took(20), threaded=True), took(40), None),
+        (replace(took(20), first=took(300)), took(330), None),  # a first run imports
+        (replace(took(20), first=took(300)), took(400), "CPU time: 400 ms (baseline: 300 ms), x1.33"),
     ],
 )
 def test_one_process_takes_clearly_more_from_a_quarter_and_2_ms_on(
