@@ -12,7 +12,7 @@ from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
 from ..errors import BackendError, BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
-from ..machine.identity import machine, with_python
+from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window, profiles_of
@@ -198,7 +198,7 @@ class Judging:
             report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
         if base:
             report = _with_remark_of_versions(report, base, bool(plan.python))
-            if HOST_MEMORY in base.facts and HOST_MEMORY not in _comparable(base, report).facts:
+            if HOST_MEMORY in base.facts and HOST_MEMORY not in base.comparable_here(report.numbers).facts:
                 report = report.with_remark(
                     "peak memory of the host is not compared: the baseline is of another version of Python"
                 )
@@ -329,15 +329,14 @@ def _undecided(plan: TestPlan, why: str, window: JudgedWindow, base: WindowBasel
 
 
 def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, timing: TimingVerdict) -> JudgedWindow:
-    base, now = _comparable(base, window), window.numbers.done
-    diff = compare_counts_first(base.done, now, timing, plan.tolerances, plan.top)
-    if base.warm:
-        diff = without_first_uses(diff, base.with_differences(base.warm), now)
-    return replace(window, diff=diff).weighed(base.coarse.get(with_python(machine())))
-
-
-def _comparable(base: WindowBaseline, window: JudgedWindow) -> WindowBaseline:
-    return base.comparable_here(window.numbers.python.versions if window.numbers.python else None)
+    known, now = base.comparable_here(window.numbers), window.numbers.done
+    diff = compare_counts_first(known.done, now, timing, plan.tolerances, plan.top)
+    if known.warm:
+        diff = without_first_uses(diff, known.with_differences(known.warm), now)
+    python, over = window.numbers.python, base.grown_across_versions(window.numbers)
+    if python and over:
+        diff = diff.with_rest(PYTHON_CALLS, f", of {other_versions(base.python, python.versions)}; {over.line()}")
+    return replace(window, diff=diff).weighed(base.coarse_here)
 
 
 def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_asked: bool) -> JudgedWindow:
@@ -350,6 +349,8 @@ def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_aske
         return window
     if not base.python and base.ops and not is_asked:
         return window
+    if base.grown_across_versions(window.numbers):
+        return window  # judged with the time
     differ = differing(base.python, python.versions)
     why = other_versions(base.python, python.versions) if base.python else "the baseline has none"
     if not why:

@@ -311,7 +311,9 @@ class JudgedWindow:
             for each in found
         ]
         found = _with_facts(found)
-        return [*found, *([Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs else [])]
+        is_told = any(self.dearer and self.dearer in each.text for each in found)
+        weighs = [Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs and not is_told else []
+        return [*found, *weighs]
 
     def _of_one_line(
         self, findings: Sequence[Finding], place: Place, more: Mapping[str, int], in_all: Mapping[str, int]

@@ -145,6 +145,15 @@ class Diff:
         found = Row(name, None, None, None, None, work.verdict, work=work)
         return replace(self, rows=(*worse, found, *others))
 
+    def with_rest(self, fact: str, rest: str) -> Diff:
+        """Return the diff with the *rest* of what its finding on a fact says."""
+
+        def told(row: Row) -> Row:
+            number = row.work.number if row.is_fact and row.op == fact else None
+            return replace(row, work=replace(row.work, number=number._replace(rest=rest))) if number else row
+
+        return replace(self, rows=tuple(map(told, self.rows)))
+
     @property
     def top_change(self) -> str:
         """The change of the most expensive ops; empty if they are the same or times were not judged."""

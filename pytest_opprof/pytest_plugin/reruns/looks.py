@@ -110,7 +110,7 @@ def with_looks(
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
-    base = base.comparable_here(window.numbers.python.versions if window.numbers.python else None)
+    base = base.comparable_here(window.numbers)
     was, now = base.done, window.numbers.done
     repeat = base.with_differences(base.warm or ({}, {}))
     alone = None if base.alone is None else base.with_differences(base.alone)

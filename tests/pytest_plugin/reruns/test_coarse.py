@@ -20,6 +20,7 @@ from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.pytest_plugin.reruns.coarse import Coarsely
+from pytest_opprof.python_calls import tally
 from pytest_opprof.verdict.coarse import Coarse
 
 from ...conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
@@ -425,6 +426,79 @@ def test_a_body_without_an_op_has_a_time(
     result = suite(*flags)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  CPU time: 3.9 s (baseline: 12 ms), x325; no op ran in it"])
+
+
+CALLS = """
+import pytest
+from pytest_opprof.measure import recorder
+@pytest.mark.opprof
+def test_a():
+    for number in range({calls}):
+        abs(number)
+    recorder.process_time_ns.spend({cpu})
+"""
+
+
+@pytest.fixture
+def upgraded(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., pytest.RunResult]:
+    """Record a test of 10,000 calls and 22 ms, and run it with other versions of a package and of Python."""
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    known = {"xarray": "2023.9", "python": here}
+    monkeypatch.setattr(tally, "versions", lambda names, own: dict(known))
+    pytester.makepyfile(test_m=CALLS.format(calls=10_000, cpu=22))
+    assert suite("--opprof-update").ret == 0
+
+    def run(calls: int, cpu: float, *flags: str, python: str = here) -> pytest.RunResult:
+        known.update(xarray="2024.1", python=python)
+        pytester.makepyfile(test_m=CALLS.format(calls=calls, cpu=cpu))
+        facts = {"python_calls": Range(calls)}
+        looks(monkeypatch, *[Answer({"body": WindowBaseline({}, facts=facts, python=known)}, "")] * 2)
+        return suite("--opprof", *flags)
+
+    return run
+
+
+def test_calls_and_time_that_rise_together_fail_with_another_version_of_a_package_until_an_update(
+    pytester: pytest.Pytester, upgraded: Callable[..., pytest.RunResult]
+) -> None:
+    result = upgraded(20_000, 30)
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines(
+        [
+            r"  calls of Python functions: 20,\d+ \(baseline: 10,\d+\), of xarray 2024.1 \(baseline: 2023.9\);"
+            r" CPU time: 30 ms \(baseline: 22 ms\), x1.36$",
+            r"  \(confirmed in a fresh process",
+            "to accept this change: pytest test_m.py::test_a --opprof-update",
+            "opprof: 1 test measured, 0 ok, 1 with more calls, .*",
+        ]
+    )
+    assert "within its limit" not in result.stdout.str()
+    assert "not judged: xarray" not in result.stdout.str()
+    upgraded(20_000, 30, "--opprof-update").assert_outcomes(passed=1)
+    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
+    assert "2024.1" in path.read_text()
+    upgraded(20_000, 30).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("calls", "cpu", "python"),
+    [
+        (20_000, 27, None),  # noise
+        (20_000, 22, None),
+        (10_900, 30, None),  # another version has a few other functions
+        (5_000, 30, None),
+        (20_000, 30, "3.9"),
+    ],
+)
+def test_calls_alone_or_time_alone_do_not_fail_with_another_version(
+    upgraded: Callable[..., pytest.RunResult], calls: int, cpu: float, python: str | None
+) -> None:
+    result = upgraded(calls, cpu, **({"python": python} if python else {}))
+    result.assert_outcomes(passed=1)
+    said = "not judged:" if calls > 10_000 else "not compared:"
+    result.stdout.fnmatch_lines([f"*calls of Python functions*{said}* (baseline: *"])
 
 
 def test_a_budget_over_a_body_without_an_op_is_still_an_error(pytester: pytest.Pytester, suite: Suite) -> None:
