@@ -18,9 +18,10 @@ from ...profile.op_profile import OpProfile, Remark
 from ...profile.timings import works_on_host
 from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
-from ...units import plural
+from ...units import format_ns, plural
+from ...verdict.coarse import clearly_more
 from ...verdict.compare import FIRST_USE, changes, excuse
-from ...verdict.quantities import FACTS, named
+from ...verdict.quantities import FACTS, PYTHON_CALLS, named
 from ...verdict.tolerances import Tolerances
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
@@ -116,7 +117,7 @@ def with_looks(
     alone = None if base.alone is None else base.with_differences(base.alone)
     if excused := excuse(was, now, seen, tolerances, repeat, alone):
         return replace(window, excused=excused)
-    window = with_sites(window, looks[-1])
+    window = _without_calls_of_other_versions(with_sites(window, looks[-1]), base, found[0])
     window = _without_first_uses(window, changes(repeat, seen[-1], tolerances))
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
@@ -135,6 +136,22 @@ def with_looks(
         return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}{advice}")
     again = " the second time" if any(op in first for op in worse) else ""
     return replace(window, confirmed=True, looked=f"confirmed in a fresh process{again}{_told(window.first_uses)}")
+
+
+def _without_calls_of_other_versions(window: JudgedWindow, base: WindowBaseline, seen: WindowBaseline) -> JudgedWindow:
+    """Return a window without its calls of other versions if *seen*, a fresh process, takes no clearly longer time.
+
+    On a busy machine CPU time varies by up to 1.6 times.
+    """
+    took = seen.coarse_here
+    if not base.grown_across_versions(window.numbers) or not took or not base.coarse_here or window.diff is None:
+        return window
+    if clearly_more(base.coarse_here, took):
+        return window
+    told = [str(window.diff.finding(row)) for row in window.diff.rows if row.op == PYTHON_CALLS]
+    rows = [replace(row, verdict=Verdict.OK) if row.op == PYTHON_CALLS else row for row in window.diff.rows]
+    window = replace(window, diff=replace(window.diff, rows=tuple(rows)))
+    return window.with_remark(f"{told[0]}; not judged: {format_ns(took.cpu_ns[0])} in a fresh process")
 
 
 def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -> JudgedWindow:

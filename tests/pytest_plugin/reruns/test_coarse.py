@@ -450,11 +450,12 @@ def upgraded(
     pytester.makepyfile(test_m=CALLS.format(calls=10_000, cpu=22))
     assert suite("--opprof-update").ret == 0
 
-    def run(calls: int, cpu: float, *flags: str, python: str = here) -> pytest.RunResult:
+    def run(calls: int, cpu: float, *flags: str, python: str = here, afresh: float = 30) -> pytest.RunResult:
         known.update(xarray="2024.1", python=python)
         pytester.makepyfile(test_m=CALLS.format(calls=calls, cpu=cpu))
-        facts = {"python_calls": Range(calls)}
-        looks(monkeypatch, *[Answer({"body": WindowBaseline({}, facts=facts, python=known)}, "")] * 2)
+        took = look(afresh).windows["body"].coarse
+        seen = WindowBaseline({}, facts={"python_calls": Range(calls)}, python=known, coarse=took)
+        looks(monkeypatch, *[Answer({"body": seen}, "")] * 2)
         return suite("--opprof", *flags)
 
     return run
@@ -480,6 +481,18 @@ def test_calls_and_time_that_rise_together_fail_with_another_version_of_a_packag
     (path,) = pytester.path.glob("baselines/*/test_m.py.json")
     assert "2024.1" in path.read_text()
     upgraded(20_000, 30).assert_outcomes(passed=1)
+
+
+def test_a_fresh_process_that_takes_no_longer_refutes_the_time(upgraded: Callable[..., pytest.RunResult]) -> None:
+    result = upgraded(20_000, 30, afresh=25)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*: calls of Python functions: 20,* (baseline: 10,*), of xarray 2024.1 (baseline: 2023.9); CPU time: 30 ms"
+            " (baseline: 22 ms), x1.36; not judged: 25 ms in a fresh process",
+            "opprof: 1 test measured, 1 ok, times judged coarsely",
+        ]
+    )
 
 
 @pytest.mark.parametrize(
