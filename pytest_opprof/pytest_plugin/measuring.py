@@ -314,7 +314,7 @@ def _counted_here(call: Call, measurement: Measurement) -> Mapping[str, PythonCa
     if not call.item.config.stash.get(SITES, False) or counted[BODY].uncounted:
         return counted
     found = body.count(call, measurement, lines=True)
-    return {name: replace(each, lines=found[name].lines) for name, each in counted.items() if name in found}
+    return {name: each.with_lines(found[name]) for name, each in counted.items() if name in found}
 
 
 def _coarse_again(call: Call, measurement: Measurement) -> dict[str, Coarse]:

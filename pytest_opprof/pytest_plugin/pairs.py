@@ -308,7 +308,7 @@ class Found:
         lines = self._lines.get(test, {}).get(name)
         if lines is None:
             return window
-        numbers = structs.replace(window.numbers, python=structs.replace(now, lines=lines.lines))
+        numbers = structs.replace(window.numbers, python=now.with_lines(lines))
         return replace(window, numbers=numbers)
 
     def acceptances(self) -> Iterator[str]:

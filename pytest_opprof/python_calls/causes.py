@@ -106,7 +106,7 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
         if not found:
             told = {first.function, led}
-            said += _beside({name: grew for name, grew in more.items() if name not in told})
+            said += _beside({name: grew for name, grew in more.items() if name not in told}) + _of_first(now)
         found.append(Cause(said, first.line if first.caller in own else None))
     return found
 
@@ -211,9 +211,15 @@ def _beside(more: Mapping[str, int]) -> str:
     return f"; {plural(len(more), 'more function')} (+{sum(more.values()):,} calls) {follow}" if more else ""
 
 
+def _of_first(now: PythonCalls) -> str:
+    return f"; lines were looked up for the first {now.looked_up:,} calls only" if now.looked_up else ""
+
+
 def lines_of(names: Collection[str], now: PythonCalls) -> Iterator[Cause]:
     """Yield the lines that call functions with a limit in a budget, the line with most calls first."""
     for each in sorted((each for each in now.lines if each.function in names), key=_size)[:_LINES]:
         verb = "calls" if each.direct else "leads to"
-        said = f"`{each.line.function}` at {_at(each)} {verb} `{each.function}` {plural_times(each.calls)}"
+        said = (
+            f"`{each.line.function}` at {_at(each)} {verb} `{each.function}` {plural_times(each.calls)}{_of_first(now)}"
+        )
         yield Cause(said, each.line if each.caller in now.own else None)

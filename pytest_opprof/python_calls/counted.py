@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from ..profile.site_calls import SourceLine
 
@@ -41,6 +41,9 @@ class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     lines: Annotated[
         tuple[CallingLine, ...], Meta(description="The lines that call; none where nobody looked for them.")
     ] = ()
+    looked_up: Annotated[
+        Count, Meta(description="If lines were looked up for the first calls alone: for how many; 0 if for all.")
+    ] = 0
     cold: Annotated[
         bool, Meta(description="Counted in the first run of a fresh process, since the code cannot run twice.")
     ] = False
@@ -58,6 +61,10 @@ class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     def iterations(self) -> int | None:
         """The loop iterations of all functions; None if Python does not tell."""
         return None if self.loops is None else sum(self.loops.values())
+
+    def with_lines(self, found: PythonCalls) -> PythonCalls:
+        """Return the calls with the lines that another run *found*."""
+        return structs.replace(self, lines=found.lines, looked_up=found.looked_up)
 
     def facts(self, rounds: int) -> dict[str, tuple[int, ...]]:
         """Return the amounts of the window as a whole, the same for each of its *rounds*; none if uncounted."""

@@ -66,6 +66,8 @@ class Tally:
         self.collections = 0
         self._only = only
         self._walks = 0
+        self._ended_early = False
+        """Whether some lines were not looked up."""
         self._called_at: Counter[tuple[int, int, Key, bool]] = Counter()
         """By the code and line of the project, the called function, and whether the line itself called it."""
         self._codes: dict[int, tuple[CodeType, str]] = {}
@@ -122,6 +124,7 @@ class Tally:
             if frame is None or not self.is_own(frame.f_code.co_filename):
                 return
         elif self._walks >= MOST_WALKS:
+            self._ended_early = True
             return
         else:
             self._walks += 1
@@ -175,6 +178,7 @@ class Tally:
             versions=versions(functions.keys() - own, self._is_tested),
             own=tuple(sorted(own & functions.keys())),
             lines=tuple(self._lines()),
+            looked_up=self._walks if self._ended_early else 0,
         )
 
     def _is_tested(self, package: str) -> bool:

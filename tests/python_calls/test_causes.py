@@ -36,6 +36,21 @@ def test_the_line_that_calls_is_named_with_both_numbers():
     assert said == ["`_tokens_to_ids` at tokenization.py:812 calls `list.index` 120,412 times (baseline: 2)"]
 
 
+def test_lines_of_the_first_calls_alone_are_said_to_be_that():
+    now = PythonCalls(
+        functions={"list.index": 4_495_887},
+        lines=(edge(812, "_tokens_to_ids", "list.index", 300_000),),
+        looked_up=300_000,
+    )
+    of_first = "; lines were looked up for the first 300,000 calls only"
+    assert of_calls(Before({"list.index": 2}), now) == [
+        f"`_tokens_to_ids` at tokenization.py:812 calls `list.index` 4,495,887 times (baseline: 2){of_first}"
+    ]
+    assert [cause.text for cause in causes.lines_of({"list.index"}, now)] == [
+        f"`_tokens_to_ids` at tokenization.py:812 calls `list.index` 300,000 times{of_first}"
+    ]
+
+
 def test_what_follows_from_one_line_is_told_once():
     now = PythonCalls(
         functions={"tokenization.convert": 1, "tokenization.one": 500, "list.index": 500, "builtins.len": 1000},

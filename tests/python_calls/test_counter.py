@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_opprof.python_calls import tally
 from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.python_calls.counter import Counter
 from pytest_opprof.python_calls.names import LOOP, other_versions
@@ -242,6 +243,17 @@ def test_lines_of_the_project_that_call_are_found():
     assert called["total += helper(values, value)", own("helper")] == 50
     assert called["return values.index(value)", "list.index"] == 50
     assert {each.caller for each in found.lines} >= {own("by_rows"), own("helper")}
+
+
+@pytest.mark.parametrize(("most", "looked_up"), [(30, 30), (10_000, 0)])
+def test_a_look_up_of_lines_that_ends_early_says_after_how_many_calls(
+    monkeypatch: pytest.MonkeyPatch, most: int, looked_up: int
+):
+    monkeypatch.setattr(tally, "MOST_WALKS", most)
+    found = counted(by_rows, list(range(50)), lines=True)
+    assert found.looked_up == looked_up
+    assert PythonCalls().with_lines(found).looked_up == looked_up
+    assert (sum(each.calls for each in found.lines if each.function != LOOP) == looked_up) is bool(looked_up)
 
 
 def test_lines_of_packages_lead_only_to_functions_that_are_asked_for():

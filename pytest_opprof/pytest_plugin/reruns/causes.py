@@ -197,7 +197,7 @@ def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> Judge
     python, lines = window.numbers.python, found.get(window.name)
     if python is None or lines is None:
         return window
-    return replace(window, numbers=structs.replace(window.numbers, python=structs.replace(python, lines=lines.lines)))
+    return replace(window, numbers=structs.replace(window.numbers, python=python.with_lines(lines)))
 
 
 def _explained(window: JudgedWindow, quantities: Iterable[str], said: Sequence[str]) -> JudgedWindow:
