@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....errors import BackendError
 from ....ops.names import Kind
@@ -66,10 +67,8 @@ def add_compiled(log: EventLog, compiled: Iterable[Compiled]) -> None:
 class _Rows(NamedTuple):
     """The events of a kernel: its marker, the event with time and memory, and the events inside that."""
 
-    names: Sequence[int]
-    nbytes: int
-    flops: Sequence[tuple[int, int]]
-    """Row and FLOPs."""
+    columns: NDArray[np.int64]
+    """Rows x 4: the name, the row of the event around it (-1: none), bytes and FLOPs."""
     lines: Sequence[Sequence[Frame]]
     """The source lines of each row in the compiled program, the innermost first."""
 
@@ -160,10 +159,12 @@ def _rows(log: EventLog, found: Kernel, program: Known, is_all: bool) -> _Rows:
         main = _name(log, op, is_part=not is_all)
         in_order = [None, op, *inside]
     names = [_marker(log, KERNEL), main, *(_name(log, op, is_part=True) for op in inside)]
-    flops = [(row, op.flops) for row, op in enumerate(in_order) if op and op.flops is not None]
+    around, nbytes = [-1, -1, *[1] * len(inside)], [0, ABSENT if found.nbytes is None else found.nbytes]
+    flops = [ABSENT if op is None or op.flops is None else op.flops for op in in_order]
+    columns = np.array([names, around, [*nbytes, *[0] * len(inside)], flops], np.int64).T
     frames = [] if log.chains is None else [(), (in_order[1] or found).frames, *(op.frames for op in inside)]
     lines = [_lines(each, program) for each in frames]
-    return _Rows(names, ABSENT if found.nbytes is None else found.nbytes, flops, lines)
+    return _Rows(columns, lines)
 
 
 def _lines(frames: Sequence[Place], program: Known) -> Sequence[Frame]:
@@ -201,31 +202,39 @@ def _append(
     moments: bool,
 ) -> None:
     """Append the rows of all kernels in *ran*, each with its time, its interval and its place in the log."""
-    marks, callers = recording.marks, {} if log.chains is None else recording.callers()
-    name, duration, parent, interval, nbytes = (list[int]() for _ in range(5))
-    flops, sites = [], []
-    for each in ran:
-        found = rows[each.execution.program, each.name]
-        if found is None:
-            continue
-        base, inside = len(log) + len(name), len(found.names) - 2
-        name += found.names
-        parent += [-1, -1, *[base + 1] * inside]
-        duration += [ABSENT, each.ns, *[ABSENT] * inside]
-        nbytes += [0, found.nbytes, *[0] * inside]
-        interval += [bisect_right(marks, each.start)] * (2 + inside)
-        flops += [(base + row, number) for row, number in found.flops]
-        if log.chains is not None:
-            caller = callers.get(each.execution.run, UNKNOWN)
-            sites += [(base + row, log.chains.of_lines(lines, caller)) for row, lines in enumerate(found.lines)]
-        if moments:
-            log.ran(base + 1, each.start, each.end, f"thread {each.thread}")
-    log.extend(*(np.array(column, np.int64) for column in (name, duration, parent, interval, nbytes)))
-    for event, number in flops:
-        log.computed(event, number)
-    for event, node in sites:
-        if node != UNKNOWN:
-            log.asked_at(event, node)
+    kept = [(each, found) for each in ran if (found := rows[each.execution.program, each.name]) is not None]
+    if not kept:
+        return
+    # A loop runs few kernels many times, of which each has its rows in one table.
+    kinds = {id(found): found for _, found in kept}
+    number = dict(zip(kinds, range(len(kinds))))
+    begins = np.cumsum([0, *(len(found.columns) for found in kinds.values())])
+    kind = np.array([number[id(found)] for _, found in kept])
+    length = np.diff(begins)[kind]
+    first = np.cumsum(length) - length
+    row = np.arange(length.sum()) - np.repeat(first, length)
+    name, around, nbytes, flops = np.concatenate([found.columns for found in kinds.values()])[
+        np.repeat(begins[kind], length) + row
+    ].T
+    duration = np.full(len(row), ABSENT, np.int64)
+    duration[first + 1] = [each.ns for each, _ in kept]
+    interval = np.searchsorted(recording.marks, [each.start for each, _ in kept], side="right")
+    base = len(log)
+    parent = np.where(around < 0, -1, np.repeat(base + first, length) + around)
+    log.extend(name, duration, parent, np.repeat(interval, length), nbytes, flops)
+    if moments:
+        for event, (each, _) in zip((base + first + 1).tolist(), kept):
+            log.ran(event, each.start, each.end, f"thread {each.thread}")
+    if log.chains is None:
+        return
+    callers, nodes = recording.callers(), dict[tuple[int, int], list[int]]()
+    for event, (each, found) in zip((base + first).tolist(), kept):
+        caller = callers.get(each.execution.run, UNKNOWN)
+        if (asked := nodes.get((id(found), caller))) is None:
+            asked = nodes[id(found), caller] = [log.chains.of_lines(lines, caller) for lines in found.lines]
+        for row_of, node in enumerate(asked):
+            if node != UNKNOWN:
+                log.asked_at(event + row_of, node)
 
 
 def _calls(ran: Sequence[Ran], modules: Mapping[Program, HloModule]) -> list[Ran]:
