@@ -166,8 +166,15 @@ class Plane:
             while at < end:
                 tag, value = data[at], data[at + 1]
                 at += 2
-                if value >= 128:
-                    value, at = varint(data, at - 1, end)
+                if value >= 128:  # `varint` inlined: an event has nine such numbers, of up to 9 bytes
+                    value, shift, byte = value & 127, 7, 128
+                    while byte >= 128:
+                        if shift == 70:
+                            raise Broken(f"a number of more than 10 bytes in the event at byte {start}")
+                        byte = data[at]
+                        at += 1
+                        value |= (byte & 127) << shift
+                        shift += 7
                 if tag & 7 == BYTES:
                     # The first two bytes of most stats show that they are unwanted.
                     if tag == _STAT and (data[at] != _STAT_NAME or data[at + 1] >= 128 or data[at + 1] in self._wanted):
@@ -189,6 +196,10 @@ class Plane:
     def _decoded(self, data: bytes) -> dict[str, str]:
         """Return the name and value of a stat, if wanted."""
         name, at, end = "", 0, len(data)
+        if end > 2 and data[0] == _STAT_NAME and data[1] < 128:  # the usual begin
+            name, at = self._wanted.get(data[1], ""), 2
+            if not name:
+                return {}
         while at < end:
             tag, at = varint(data, at, end)
             number, wire = tag >> 3, tag & 7
