@@ -113,12 +113,13 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
     # Strings and numbers whose references a C function counts wrongly: nothing holds them.
     blocks, nbytes = 0 if objects else least["kept_blocks"], least["allocated_bytes"]
     is_little = 0 < nbytes <= LEAST_BYTES and not objects
-    if blocks or is_little:
+    on_device = least["device_bytes"]
+    if blocks or is_little or (on_device and not objects):
         again, _ = _growth(call, device_bytes)  # a cache of a few entries is full by now
-        blocks = min(blocks, again["kept_blocks"])
+        blocks, on_device = min(blocks, again["kept_blocks"]), min(on_device, again["device_bytes"])
         nbytes = again["allocated_bytes"] if is_little else nbytes
     where += _made_at(_after(call)[0]) if blocks else []
-    return Left(objects, nbytes, tuple(where), blocks, least["device_bytes"])
+    return Left(objects, nbytes, tuple(where), blocks, on_device)
 
 
 def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tuple[dict[str, int], Mapping[type, int]]:

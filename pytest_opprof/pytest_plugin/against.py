@@ -252,7 +252,11 @@ class Against:
         started = [side[1:] for side in (sides[:1] if is_laid_over else sides)] if starts_apart else sides
         ran = turns.run_at_once([(side, partial(choice.of, each)) for each, side in enumerate(started)], swapped=False)
         if is_laid_over:
-            tree.lay_over(_with_files_around(tree, {Path(test.file) for test in self._tests}))
+            files = {Path(test.file) for test in self._tests}
+            laid_over = _with_files_around(tree, files)
+            if helpers := sorted(str(each.relative_to(tree.top)) for each in laid_over - files):
+                self._summary.lines.append(f"{self._base.name} ran with these files as they are now: {listed(helpers)}")
+            tree.lay_over(laid_over)
             sides = make_sides()  # the base has more files now
         pairs = [] if is_laid_over else [[known, *ran] if starts_apart else ran]
         return sides, turns.joined([*pairs, *(self._pair(sides, others, swapped=False) if others else [])])
@@ -355,6 +359,7 @@ def _with_files_around(tree: Worktree, files: set[Path]) -> set[Path]:
     inside = [[each for each in file.resolve().parents if tree.top in each.parents] for file in files]
     of_tests = {each for folders in inside for each in folders if each.name in ("test", "tests")}
     helpers = {file for file in tree.changed_files() if not of_tests.isdisjoint(file.parents)}
+    helpers = {file for file in helpers if file.name != "__init__.py" or not tree.has(file)}
     folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
     around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
     # An `__init__.py` of the package itself stays the revision's, since that code is under test.

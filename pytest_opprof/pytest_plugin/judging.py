@@ -336,7 +336,7 @@ def _with_timing(window: JudgedWindow, base: WindowBaseline, plan: TestPlan, tim
     python, over = window.numbers.python, base.grown_across_versions(window.numbers)
     if python and over:
         diff = diff.with_rest(PYTHON_CALLS, f", of {other_versions(base.python, python.versions)}; {over.line()}")
-    return replace(window, diff=diff).weighed(base.coarse_here)
+    return replace(window, diff=diff)
 
 
 def _with_remark_of_versions(window: JudgedWindow, base: WindowBaseline, is_asked: bool) -> JudgedWindow:

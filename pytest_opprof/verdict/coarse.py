@@ -201,9 +201,14 @@ _LEAST_TOLD_NS = 5_000_000
 
 
 def differs(base: Coarse, now: Coarse) -> bool:
-    """Return True if *now* differs from the baseline, for better or worse, so that an update records it."""
-    sides = [(base.at_first, now.at_first), *([(base, now)] if now.first or not base.first else [])]
-    return any(slower(*side, wall=False) or slower(*side[::-1], wall=False) for side in sides)
+    """Return True if *now* differs from the baseline, for better or worse, so that an update records it.
+
+    A first run alone may hide a later one that became slower, so it differs from a baseline that has both.
+    """
+    if (now.first and not base.first) or slower(base, now, wall=False) or slower(now, base, wall=False):
+        return True
+    firsts = base.at_first, now.at_first
+    return bool(slower(*firsts, wall=False) or slower(*firsts[::-1], wall=False))
 
 
 def is_split_only(base: Coarse, now: Coarse, elsewhere: bool = False) -> bool:

@@ -48,18 +48,20 @@ class _Suspect:
     base: Coarse
     elsewhere: bool
     here: Slower
-    now: Coarse | None = None
-    """The time in this process; None under a tracer."""
-    later: Coarse | None = None
-    """The time of a later run in this process, if that is within the limit."""
     seen: list[Coarse] = field(default_factory=list)
     """The least time of each fresh process."""
     first: list[Coarse] = field(default_factory=list)
     """The first time of each fresh process."""
+    has_later: bool = False
+    """Whether one of them ran the test twice."""
     lost: str = ""
 
-    def slower(self, seen: Sequence[Coarse], wall: bool = True) -> Slower | None:
-        return slower(self.base, together(seen), wall=wall, elsewhere=self.elsewhere) if seen else None
+    def over(self, seen: Sequence[Coarse]) -> Slower | None:
+        return slower(self.base, together(seen), wall=True, elsewhere=self.elsewhere) if seen else None
+
+    def slower(self, wall: bool = True) -> Slower | None:
+        base = self.base if self.has_later else self.base.at_first
+        return slower(base, together(self.seen), wall=wall, elsewhere=self.elsewhere) if self.seen else None
 
     def slower_at_first(self) -> Slower | None:
         return slower(self.base.at_first, together(self.first), wall=False, elsewhere=self.elsewhere)
@@ -86,10 +88,10 @@ class Coarsely:
         """Return the reports, with each time that is slower both in this process and in fresh ones.
 
         *again* runs the body once more in this process and returns its time by window; None if nobody knows that it may
-        run twice. If a first run takes longer in the baseline, only *again* can tell that a later run became slower.
+        run twice. A first run that compiles or imports, as in the baseline, may hide a later one that became slower.
         """
         was_first, self._is_first = self._is_first, False
-        found, suspects = list[JudgedWindow](), dict[str, _Suspect]()
+        found, suspects, hidden_ones = list[JudgedWindow](), dict[str, _Suspect](), dict[str, _Suspect]()
         for window in windows:
             now, known = window.numbers.coarse, self._base(test, window)
             if known is None or (now is None and self._settings.sites):
@@ -98,26 +100,32 @@ class Coarsely:
             base, elsewhere = known
             if now is None:
                 # Under coverage or a debugger, fresh processes measure a test that seems much slower.
-                if over := slower_despite_tracer(base, window.numbers.host_ns):
+                if over := slower_despite_tracer(base.at_first, window.numbers.host_ns):
                     suspects[window.name] = _Suspect(base, elsewhere, over)
                 found.append(replace(window, coarsely=True))
                 continue
-            limit = base if again else base.at_first
-            if over := slower(limit, now, wall=True, elsewhere=elsewhere):
-                suspects[window.name] = _Suspect(base, elsewhere, over, now)
-            said = [f"{base.split}; judged by the slowest process"] if is_split_only(base, now, elsewhere) else []
+            if over := slower(base.at_first, now, wall=True, elsewhere=elsewhere):
+                suspects[window.name] = _Suspect(base, elsewhere, over)
+            elif hidden := slower(base, now, wall=True, elsewhere=elsewhere):
+                hidden_ones[window.name] = _Suspect(base, elsewhere, hidden)
+            # The first test may import for itself the modules that tests before it had imported for the baseline.
+            if not elsewhere and (window.does_more or not was_first):
+                window = window.weighed(base)
+            split = base.at_first.split if is_split_only(base.at_first, now, elsewhere) else ""
+            said = [f"{split}; judged by the slowest process"] if split else []
             weighs = ""
             if window.diff and window.does_more:  # the test fails for that, so nothing confirms its time
                 weighs = f"{over.line(window.diff.then)}, in this process" if over else ""
-                weighs = weighs or ("" if elsewhere else as_before(base, now, window.diff.then))
+                weighs = weighs or ("" if elsewhere else as_before(base.at_first, now, window.diff.then))
             found.append(replace(window, coarsely=True, weighs=weighs, said=(*window.said, *said)))
-        if not suspects or any(window.budget or window.does_more for window in windows):
+        if any(window.budget or window.does_more for window in windows):
             return found
-        for name, later in (again() if again else {}).items():
-            if (suspect := suspects.get(name)) and not suspect.slower([later]):
-                suspect.later = later
-        open_ones = {name: each for name, each in suspects.items() if not each.later}
-        why, busy = self._look(test, windows, open_ones) if open_ones else ("", "")
+        if hidden_ones and again:
+            later = again()
+            suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
+        if not suspects:
+            return found
+        why, busy = self._look(test, windows, suspects)
         return [
             self._concluded(test, window, suspects[window.name], why, busy, was_first)
             if window.name in suspects
@@ -146,7 +154,7 @@ class Coarsely:
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
 
         def is_enough(answer: Answer) -> bool:
-            return not any(each.slower(self._of(answer, name)) for name, each in suspects.items())
+            return not any(each.over(self._of(answer, name)) for name, each in suspects.items())
 
         for number in range(PROCESSES):
             if why := self._limit.reached:
@@ -169,7 +177,8 @@ class Coarsely:
                     return answers[-1].why or lost, busy
                 suspect.seen.append(together(times))
                 suspect.first += times[:1]
-            if not any(each.slower(each.seen) for each in suspects.values()):
+                suspect.has_later |= len(times) > 1
+            if not any(each.slower() for each in suspects.values()):
                 break
         return "", busy
 
@@ -185,16 +194,14 @@ class Coarsely:
         self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
     ) -> JudgedWindow:
         assert window.diff is not None  # without a diff it would be no suspect
-        if suspect.later:
-            suspect.seen, suspect.first = [suspect.later], [suspect.now] if suspect.now else []
-        found = suspect.slower(suspect.seen, wall=not busy or self._sleeps_more(test, window))
+        found = suspect.slower(wall=not busy or self._sleeps_more(test, window))
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found:
             work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
             looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
-        if waits := suspect.slower(suspect.seen):
+        if waits := suspect.slower():
             return replace(window, undecided=f"{waits.line()}, unreliable while {busy}")
         if suspect.first and not was_first and (first := suspect.slower_at_first()):
             again = f"the first time in a process; {format_ns(together(suspect.seen).cpu_ns[0])} the second time"

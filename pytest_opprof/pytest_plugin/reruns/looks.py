@@ -117,7 +117,7 @@ def with_looks(
     alone = None if base.alone is None else base.with_differences(base.alone)
     if excused := excuse(was, now, seen, tolerances, repeat, alone):
         return replace(window, excused=excused)
-    window = _without_calls_of_other_versions(with_sites(window, looks[-1]), base, found[0])
+    window = _without_calls_of_other_versions(with_sites(window, looks[-1]), base, found[-1])
     window = _without_first_uses(window, changes(repeat, seen[-1], tolerances))
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
@@ -139,14 +139,15 @@ def with_looks(
 
 
 def _without_calls_of_other_versions(window: JudgedWindow, base: WindowBaseline, seen: WindowBaseline) -> JudgedWindow:
-    """Return a window without its calls of other versions if *seen*, a fresh process, takes no clearly longer time.
+    """Return a window without its calls of other versions if *seen*, a repeat in a fresh process, takes no clearly
+    longer time.
 
-    On a busy machine CPU time varies by up to 1.6 times.
+    On a busy machine CPU time varies by up to 1.6 times, and the first run there imports.
     """
     took = seen.coarse_here
     if not base.grown_across_versions(window.numbers) or not took or not base.coarse_here or window.diff is None:
         return window
-    if clearly_more(base.coarse_here, took):
+    if clearly_more(replace(base.coarse_here, first=None), took):
         return window
     told = [str(window.diff.finding(row)) for row in window.diff.rows if row.op == PYTHON_CALLS]
     rows = [replace(row, verdict=Verdict.OK) if row.op == PYTHON_CALLS else row for row in window.diff.rows]

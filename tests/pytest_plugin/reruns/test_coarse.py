@@ -309,17 +309,20 @@ def test_fewer_calls_that_take_clearly_more_time_are_no_improvement(
     in_one_thread(monkeypatch, look(25))
     model(pytester, 22, more="fake.launch('Add')")
     suite("--opprof-update")
+    pytester.makepyfile(test_first="from pytest_opprof.backends import fake\ndef test_b(): fake.launch('Mul')\n")
     model(pytester, now)
-    result = suite("--opprof")
-    result.assert_outcomes(passed=1)
+    result = suite("--opprof", "--opprof-all")
+    result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
         [
             "test_m.py::test_a: Add: 1 call (baseline: 2)",
             f"test_m.py::test_a: fewer calls, but CPU time: {now} ms (baseline: 22 ms), x*, in this process",
-            "opprof: 1 test measured, 1 ok, times judged coarsely",
+            "opprof: 2 tests measured, 1 ok, 1 without baseline, times judged coarsely",
         ]
     )
     result.stdout.no_fnmatch_line("*keep what became cheaper*")
+    alone = suite("--opprof", "--opprof-all", "test_m.py")  # as the first test, it may import for itself
+    alone.stdout.fnmatch_lines(["keep what became cheaper: *"])
 
 
 @pytest.mark.parametrize("now", [20, 27])
@@ -631,15 +634,16 @@ def compiling(
     assert suite("--opprof-update").ret == 0
     change(pytester, first={"cpu_ms": [3000, 3000], "processes": 3, "wall_ms": [3000, 3000]})
 
-    def run(first: float, later: float, *, marked: bool = True) -> pytest.RunResult:
+    def run(first: float, later: float, *, marked: bool = True, fails_again: bool = False) -> pytest.RunResult:
         took = f"test_a.__dict__.setdefault('took', iter(({first}, {later}, {later}, {later})))"
-        model(pytester, "next(took)", 0, more=f"took = {took}")  # type: ignore[arg-type]  # an expression
+        more = f"{getattr(run, 'more', '')}took = {took}"
+        model(pytester, "next(took)", 0, more=more)  # type: ignore[arg-type]  # an expression
         before = "def test_before(): recorder.process_time_ns.spend(1)"
         path = pytester.path / "test_m.py"
         mark = "@pytest.mark.opprof\n"
         path.write_text(path.read_text().replace(mark, f"{before}\n{mark if marked else ''}"))
-        both = [[look(first), look(later)]]
-        run.asked = in_one_thread(monkeypatch, *both)  # type: ignore[attr-defined]
+        again = Answer({}, "it cannot run twice") if fails_again else look(later)
+        run.asked = in_one_thread(monkeypatch, [look(first), again])  # type: ignore[attr-defined]
         return suite("--opprof", "--opprof-all")
 
     return run
@@ -672,4 +676,37 @@ def test_a_first_run_alone_that_takes_longer_passes_and_that_is_said(
     result.stdout.fnmatch_lines(
         ["*test_a: CPU time: 9 s (baseline: 3 s), x3, the first time in a process; 12 ms the second time: *"]
     )
-    assert compiling.asked == []  # type: ignore[attr-defined]
+    assert compiling.asked == [0]  # type: ignore[attr-defined]
+
+
+def test_a_body_that_can_no_longer_run_twice_is_compared_with_the_first_run_alone(
+    compiling: Callable[..., pytest.RunResult],
+) -> None:
+    compiling(3300, 300, fails_again=True).assert_outcomes(passed=2)
+
+
+def test_a_later_run_that_became_slower_can_be_accepted(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, 3000)
+    assert suite("--opprof-update").ret == 0
+    first = {"cpu_ms": [3000, 3000], "processes": 3, "wall_ms": [3000, 3000]}
+    change(pytester, first=first, cpu_ms=[12, 12], wall_ms=[12, 12])
+    assert suite("--opprof-update").ret == 0
+    took = {"cpu_ms": [3000, 3000], "wall_ms": [3000, 3000], "processes": 1}
+    assert kept(pytester)["coarse"] == {"test_a": {"body": {HERE: took}}}
+
+
+def test_a_body_that_used_up_its_fixture_is_judged_by_fresh_processes(
+    slower: Callable[..., pytest.RunResult], pytester: pytest.Pytester
+) -> None:
+    result = slower(look(3900), cpu="(test_a.__dict__.setdefault('took', [3900]) or [0]).pop()")  # type: ignore[arg-type]
+    result.assert_outcomes(failed=1)
+
+
+def test_more_calls_beside_a_first_run_as_before_are_not_said_to_take_longer(
+    compiling: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks(monkeypatch)
+    compiling.more = "fake.launch('Add'); "  # type: ignore[attr-defined]
+    result = compiling(3100, 12)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["    CPU time: 3.1 s (baseline: 3 s), within its limit"])

@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -217,11 +217,15 @@ class TorchBackend(Backend):
             log.forget_sizes()
 
     def device_bytes(self) -> int:
-        """Return the bytes of tensors on GPUs and NPUs."""
+        """Return the bytes of tensors on GPUs and NPUs; 0 if the program has an allocator of its own there."""
         torch: Any = sys.modules.get("torch")
         devices = [getattr(torch, name, None) for name in ("cuda", "npu")]
         started = [each for each in devices if each is not None and each.is_initialized()]
-        return sum(each.memory_allocated(number) for each in started for number in range(each.device_count()))
+        found = 0
+        for device in started:
+            with suppress(RuntimeError):  # of a CUDAPluggableAllocator, which has no statistics
+                found += sum(device.memory_allocated(number) for number in range(device.device_count()))
+        return found
 
     def rank(self) -> tuple[int, int] | None:
         """Return rank and size from torch.distributed, if it is initialised."""

@@ -181,6 +181,7 @@ class JaxBackend(Backend):
             return 0
         import jax
 
+        jax.block_until_ready(jax.live_arrays())  # a call that is still running holds its operands
         return sum((each.memory_stats() or {}).get("bytes_in_use", 0) for each in jax.local_devices())
 
     def settle(self) -> None:
