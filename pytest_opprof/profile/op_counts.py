@@ -82,14 +82,15 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return all(old is None or new is None or old.lowest <= new.most <= old.highest for old, new in pairs)
 
     def completed(self, now: OpCounts) -> OpCounts:
-        """Return the counts, completed with further facts of *now*."""
+        """Return the counts, completed with further facts of *now*; an amount of 0 is none, as in a file."""
         if self.bytes and self.flops and self.dtypes:
             return self
+        nbytes, flops = (each if each and each.most else None for each in (now.bytes, now.flops))
         return replace(
             self,
             dtypes=dict(self.by_dtypes or now.by_dtypes),
-            bytes=self.bytes or now.bytes,
-            flops=self.flops or now.flops,
+            bytes=self.bytes or nbytes,
+            flops=self.flops or flops,
         )
 
 

@@ -110,6 +110,8 @@ def test_what_is_not_known_yet_is_taken_from_now_and_what_is_known_stays(lacks: 
     assert found == replace(BASE, **{lacks: getattr(now, lacks)})
     assert BASE.completed(now) == BASE
     assert once(6).completed(once(6)) == once(6)
+    nothing = replace(once(6), bytes=Range(0), flops=Range(0))
+    assert once(6).completed(nothing) == once(6), "a file has no amounts of 0"
 
 
 def test_processes_vary_where_their_worst_rounds_differ() -> None:
