@@ -20,10 +20,6 @@ casts. The rules, by `names.Kind`:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..ops.names import Kind, Meaning
 from ..ops.vocabulary import COMPILE
@@ -34,43 +30,26 @@ _STANDS_FOR_INSIDE = frozenset([Kind.WRAPPER, Kind.GROUP, Kind.GRAPH, Kind.VIEW,
 NOBODY = -1
 
 
-def owners(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meaning]) -> NDArray[np.int64]:
+def owners(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meaning]) -> list[int]:
     """Return for each event the index of the counted event that it belongs to; a counted event owns itself.
 
     `NOBODY` owns events of no op. *parents* holds the index of the enclosing event, -1 at the top; events come before
-    the events inside them. *name* holds each event's index into *meanings*. Equal trees are decided once: of 4 million
-    events of 209,487 kernels in a loop of JAX in 1 s, one by one in 22 s.
+    the events inside them. *name* holds each event's index into *meanings*. Some passes of plain list work: about 1 us
+    an event, 0.2 us in a window whose events are mostly alone.
     """
-    parent, number = np.array(parents, np.int64), np.array(name, np.int64)
-    is_top = parent == NOBODY
-    begins = np.flatnonzero(is_top)
-    top = np.maximum.accumulate(np.where(is_top, np.arange(len(parent)), 0))
-    if (~is_top & (parent < top)).any():  # trees of several threads lie in each other
-        return np.array(_owners(parents, name, meanings), np.int64)
-    rows = np.stack([number, np.where(is_top, NOBODY, parent - top)], axis=1).astype(np.int32)
-    lengths = np.diff(begins, append=len(parent))
-    alike: dict[bytes, list[int]] = {}
-    data, width = rows.tobytes(), 2 * rows.itemsize
-    for begin, length in zip(begins[lengths > 1].tolist(), lengths[lengths > 1].tolist()):
-        alike.setdefault(data[begin * width : (begin + length) * width], []).append(begin)
-    of_trees = [np.array(each) for each in alike.values()]
+    around = set(parents)
+    nested = [event for event, parent in enumerate(parents) if parent != NOBODY or event in around]
+    if 2 * len(nested) > len(parents):
+        return _owners(parents, name, meanings)
     # An event that is alone is one as its name is.
-    single = begins[lengths == 1]
-    of_trees += [single[number[single] == each] for each in np.unique(number[single])]
-    trees = [rows[each[0] : each[0] + lengths[np.searchsorted(begins, each[0])]] for each in of_trees]
-    at = [0, *accumulate(map(len, trees))]
-    around = [np.where(tree[:, 1] == NOBODY, NOBODY, tree[:, 1] + begin) for tree, begin in zip(trees, at)]
-    decided = _owners(_joined(around), _joined([tree[:, 0] for tree in trees]), meanings)
-    result = np.empty(len(parent), np.int64)
-    for of_tree, tree, begin in zip(of_trees, trees, at):
-        owner = np.array(decided[begin : begin + len(tree)], np.int64)
-        first = of_tree[:, None]
-        result[first + np.arange(len(tree))] = np.where(owner == NOBODY, NOBODY, owner - begin + first)
+    counts = [owner != NOBODY for owner in _owners([NOBODY] * len(meanings), range(len(meanings)), meanings)]
+    result = [event if counts[number] else NOBODY for event, number in enumerate(name)]
+    if nested:
+        place = {event: index for index, event in enumerate(nested)}
+        inside = [place.get(parents[event], NOBODY) for event in nested]
+        for event, owner in zip(nested, _owners(inside, [name[event] for event in nested], meanings)):
+            result[event] = NOBODY if owner == NOBODY else nested[owner]
     return result
-
-
-def _joined(arrays: Sequence[NDArray[np.integer]]) -> list[int]:
-    return np.concatenate(arrays).tolist() if arrays else []
 
 
 def _owners(parents: Sequence[int], name: Sequence[int], meanings: Sequence[Meaning]) -> list[int]:

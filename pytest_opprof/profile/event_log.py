@@ -16,12 +16,13 @@ from ..ops.signature import UNKNOWN, Signature
 from ..sites.chains import Chains
 from . import moments
 from .assembly import Part, built
-from .attribution import NOBODY, owners
+from .attribution import NOBODY
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Events, of_events
 from .op_key import CallSite, OpKey
 from .op_profile import ALWAYS, About, MemoryUse, OpProfile, Remark
+from .trees import owners_of_trees
 
 
 class _Name(NamedTuple):
@@ -235,7 +236,7 @@ class EventLog:
         raws = [names.stable(name.raw) for name in self._names]
         meanings = [_meaning(raw, name, aliases) for raw, name in zip(raws, self._names)]
         event = np.arange(len(self))
-        owner = owners(self._parent, self._name, meanings)
+        owner = owners_of_trees(self._parent, self._name, meanings)
         counted = owner == event
         owner = np.where(owner == NOBODY, event, owner)
         device_ns, communication_ns = self._self_ns(), self.communication_ns

@@ -36,7 +36,7 @@ def owners_of(parents: Sequence[int], meanings: Sequence[Meaning | None]) -> lis
     # The rule is applied once to each pair of meanings, because there are few.
     alike: dict[Meaning, int] = {}
     kinds = [alike.setdefault(meaning, len(alike)) for meaning in meanings if meaning is not None]
-    owned = owners(around, kinds, list(alike)).tolist()
+    owned = owners(around, kinds, list(alike))
     result = list(range(len(meanings)))
     for event in ops:
         owner = owned[numbers[event]]

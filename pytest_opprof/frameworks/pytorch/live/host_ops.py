@@ -69,7 +69,7 @@ class HostOps:
         numbers = [alike.setdefault((op.name, op.dtypes, op.signature.is_scalar), len(alike)) for op in self.ops]
         meanings = [meaning_as(self._roles[name], name, dtypes, is_scalar) for name, dtypes, is_scalar in alike]
         self._meanings = [meanings[number] for number in numbers]
-        self._owners = owners(self.parents, numbers, meanings).tolist()
+        self._owners = owners(self.parents, numbers, meanings)
         self._device_ns = [0] * len(self.ops)
         self._does = [""] * len(self.ops)
         """The function of each op, if its name does not tell."""
