@@ -224,4 +224,7 @@ def test_timed(mlp):
     run("--opprof-update", "test_timed.py").assert_outcomes(passed=1)
     (times,) = (pytester.path / "baselines").glob("onnxruntime-*/test_timed.py.times.json")
     assert "MatMul" in json.dumps(json.loads(times.read_text()))
-    run("--opprof", "test_timed.py").assert_outcomes(passed=1)
+    # Tests beside this one slow it down by 20 %: whether it is judged does not depend on the limit.
+    result = run("--opprof", "--opprof-tolerance=500%", "test_timed.py")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok"])
