@@ -41,9 +41,6 @@ _LINES, _KINDS = 3, 5
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
-_MEMORY = ("memory", "memory outside of Python")
-
-
 @dataclass(frozen=True, slots=True)
 class Left:
     """The leftovers of each call, at least."""
@@ -72,7 +69,8 @@ class Left:
         sizes += [f"{format_bytes(self.device_bytes)} on the device"] if self.device_bytes else []
         size = f" ({', '.join(sizes)})" if sizes else ""
         of_python = f"about {self.blocks // LEAST_BLOCKS * LEAST_BLOCKS:,} strings or numbers that nothing holds"
-        told = ", ".join([*things[:_KINDS], *more]) or (of_python if self.blocks else _MEMORY[self.nbytes > 0])
+        memory = "memory outside of Python" if self.nbytes else "memory"
+        told = ", ".join([*things[:_KINDS], *more]) or (of_python if self.blocks else memory)
         return "; ".join([f"each call leaves behind {told}{size}", *self.where])
 
 

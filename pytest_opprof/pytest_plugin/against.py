@@ -358,13 +358,12 @@ def _with_files_around(tree: Worktree, files: set[Path]) -> set[Path]:
     """
     inside = [[each for each in file.resolve().parents if tree.top in each.parents] for file in files]
     of_tests = {each for folders in inside for each in folders if each.name in ("test", "tests")}
-    helpers = {file for file in tree.changed_files() if not of_tests.isdisjoint(file.parents)}
-    helpers = {file for file in helpers if file.name != "__init__.py" or not tree.has(file)}
+    around = {file for file in tree.changed_files() if not of_tests.isdisjoint(file.parents)}
     folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
-    around = {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
+    around |= {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
     # An `__init__.py` of the package itself stays the revision's, since that code is under test.
-    around = {file for file in around if file.name == "conftest.py" or not tree.has(file)}
-    return files | {each for each in around | helpers if each.is_file()}
+    around = {file for file in around if file.name != "__init__.py" or not tree.has(file)}
+    return files | {each for each in around if each.is_file()}
 
 
 def _code_of(test: str, file: Path) -> str:

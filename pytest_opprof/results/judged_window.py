@@ -145,7 +145,7 @@ class JudgedWindow:
     def weighed(self, base: Coarse | None) -> JudgedWindow:
         """Return the window with its CPU time in this process, if that is clearly above the time of *base*."""
         now, diff = self.numbers.coarse, self.diff
-        if base is None or now is None or diff is None or (diff.wall and not diff.times):  # judged more precisely
+        if base is None or now is None or diff is None or diff.wall_is_judged:
             return self
         over = clearly_more(base, now)
         return replace(self, dearer=over.line(diff.then) if over else "")

@@ -109,6 +109,11 @@ class Diff:
     """The name of the base in findings: ``baseline``, ``HEAD~1``, ``before``."""
 
     @property
+    def wall_is_judged(self) -> bool:
+        """Whether its wall time was judged round by round, more sharply than a coarse time can be."""
+        return self.wall and not self.times
+
+    @property
     def times(self) -> str:
         """The reason why times were not judged; empty if they were."""
         return self.timing.why

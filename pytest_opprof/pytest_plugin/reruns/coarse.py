@@ -211,7 +211,7 @@ class Coarsely:
 
 def is_judged(diff: Diff) -> bool:
     """Return True if coarse time is useful: wall time has no sharper rule here."""
-    return not diff.wall or bool(diff.times)
+    return not diff.wall_is_judged
 
 
 _IN_PARALLEL = "other tests run at the same time"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
@@ -107,10 +108,6 @@ class JaxBackend(Backend):
             with jax.profiler.TraceAnnotation(f"{LINE}{node}"):
                 pass
 
-        def missed(function: str, why: str) -> None:
-            again[log.interval] = again.get(log.interval, 0) + 1
-            log.remark(f"JAX traced {function} again, in the same test: {why}", about="compilations")
-
         def made(ns: int, function: str) -> None:
             if function != FUNCTION:
                 site = UNKNOWN if log.chains is None else here(log.chains, sys._getframe(1))
@@ -118,13 +115,12 @@ class JaxBackend(Backend):
 
         versions = ("jax", jax.__version__), ("jaxlib", jaxlib.__version__)
         compiled: list[Compiled] = []
-        again = dict[int, int]()
         self._misses.listen()
         if _is_on_gpu() and cuda_backend().in_use():
             log = EventLog(environment_here(options), lambda: None, COMPILE.__eq__, options.chains)
             self._only_compilations = True
             try:
-                with compiling(made), self._misses.told(missed):
+                with compiling(made), self._misses_counted(log):
                     yield log
             finally:
                 self._only_compilations = False
@@ -133,13 +129,12 @@ class JaxBackend(Backend):
                     f"JAX found no GPU that it can use and started on {_platform()} inside the measured window, so its"
                     " ops were missed. Set JAX_PLATFORMS=cpu, or compute something at the top of the test module"
                 )
-            log.counts["recompilations"] = {each: again.get(each, 0) for each in range(log.interval + 1)}
             add_compiled(log, compiled)
             return
         log = EventLog(Environment(versions), mark, NAMES.__contains__, options.chains)
         self._traced.listen()
         self.settle()
-        with self._programs.held(made), others_refused(), self._misses.told(missed):
+        with self._programs.held(made), others_refused(), self._misses_counted(log):
             session = Session()
             self._recording = True
             try:
@@ -151,12 +146,24 @@ class JaxBackend(Backend):
                 # Also after an exception or Ctrl-C, since a running profiler would slow and break later code.
                 self._recording = False
                 data = session.stop()
-            log.counts["recompilations"] = {each: again.get(each, 0) for each in range(log.interval + 1)}
             if self._fence:
                 with uncollected():  # a third of the time: 400,000 events of a loop are as many objects
                     recording = Recording.of(data)
                     recording.check(log.interval, self._fence)
                     fill(log, recording, self._programs, self._traced, compiled, options.moments)
+
+    @contextmanager
+    def _misses_counted(self, log: EventLog) -> Iterator[None]:
+        """Record the functions that JAX traces again until the context ends, in each interval of *log*."""
+        again = Counter[int]()
+
+        def missed(function: str, why: str) -> None:
+            again[log.interval] += 1
+            log.remark(f"JAX traced {function} again, in the same test: {why}", about="compilations")
+
+        with self._misses.told(missed):
+            yield
+        log.counts["recompilations"] = {each: again[each] for each in range(log.interval + 1)}
 
     def begin_run(self) -> None:
         """Count JAX's traced ops from its import on, because test modules compile while they are imported."""
