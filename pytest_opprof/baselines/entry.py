@@ -44,6 +44,8 @@ class WindowBaseline:
     """If ranks differ, the entry of each (`by_rank`); all other fields are then those of the first of them."""
     coarse: Mapping[str, Coarse] = field(default_factory=dict)
     """By machine and Python (`identity.with_python`): the coarse time of a round."""
+    compiled_anew: bool = False
+    """Whether its functions compiled again include those of a run with no function compiled before."""
     warm: Done | None = None
     """The differences in a later run of the same process; None if there are none, or in a measurement without such a
     run. The work of a first use in a process (an import, a cache, a library's set-up) is that of whichever test comes
@@ -170,6 +172,7 @@ class WindowBaseline:
             facts=facts,
             warm=of_orders.warm if any(of_orders.warm or ()) else None,
             alone=of_orders.alone,
+            compiled_anew=of_orders.compiled_anew,
             python=python,
             times={**self.times, **now.times} if fresh else self.times,
             coarse={**self.coarse, **here},
@@ -225,6 +228,7 @@ def entry_of(window: WindowResult) -> WindowBaseline:
         coarse=coarse,
         warm=window.warm,
         alone=window.alone,
+        compiled_anew=window.compiled_anew,
     )
 
 

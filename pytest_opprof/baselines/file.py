@@ -154,7 +154,14 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return the entry of a window or a rank, without times."""
     warm, alone = ((_ops_of(each), each.facts) if each else None for each in (kept.warm, kept.alone))
-    return WindowBaseline(_ops_of(kept), facts=kept.facts, python=kept.python, warm=warm, alone=alone)
+    return WindowBaseline(
+        _ops_of(kept),
+        facts=kept.facts,
+        python=kept.python,
+        compiled_anew=kept.compiled_anew,
+        warm=warm,
+        alone=alone,
+    )
 
 
 def _ops_of(kept: KeptWindow) -> dict[str, OpCounts]:
@@ -256,7 +263,7 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
     kept = {
         name: KeptWindow(dict(done[0]) or UNSET, dict(done[1])) for name, done in others.items() if done is not None
     }
-    return with_fields(KeptWindow(ops, dict(entry.facts), dict(entry.python)), **kept)
+    return with_fields(KeptWindow(ops, dict(entry.facts), dict(entry.python), entry.compiled_anew), **kept)
 
 
 def _timed(window: KeptWindow) -> object:

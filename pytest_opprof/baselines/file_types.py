@@ -45,6 +45,13 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             " collections of `facts` are of."
         ),
     ] = {}
+    compiled_anew: Annotated[
+        bool,
+        Meta(
+            description="Whether `recompilations` also counts a run that compiled all functions anew: an earlier test"
+            " hides none."
+        ),
+    ] = False
     warm: Annotated[
         KeptWindow | UnsetType,
         Meta(description="The ops and facts that differ in a later run of the same process: not a first use any more."),

@@ -96,7 +96,7 @@ class Merge:
                 python = theirs.python
         # Times and the calls in another order belong to calls: beside other ops they would be misjudged.
         old, one, other = (side if side.ops == ops else NOTHING for side in (before, ours, theirs))
-        of_orders = other if (one.warm, one.alone) == (old.warm, old.alone) else one
+        of_orders = other if _of_orders(one) == _of_orders(old) else one
         return replace(
             ours,
             ops=ops,
@@ -107,6 +107,7 @@ class Merge:
             coarse=by_key(before.coarse, ours.coarse, theirs.coarse, _faster),
             warm=of_orders.warm,
             alone=of_orders.alone,
+            compiled_anew=of_orders.compiled_anew,
         )
 
     def _number_of(
@@ -146,3 +147,7 @@ def _of_new_calls(_: str, before: KeptTimes | None, one: KeptTimes | None, other
     """Return the times of changed calls: a run does not judge by times of other calls than its baseline's."""
     is_of_old = one is not None and before is not None and one.calls_digest == before.calls_digest
     return (other or one) if is_of_old else (one or other)
+
+
+def _of_orders(entry: WindowBaseline) -> tuple[object, ...]:
+    return entry.warm, entry.alone, entry.compiled_anew

@@ -101,19 +101,22 @@ class Process:
         cold: Sequence[str] = (),
         first_look: bool = False,
         repeats: bool = False,
+        anew: bool = False,
     ) -> dict[str, Answer]:
         """Return its measurements of *tests*; the module of the last *stays* set up for the next request.
 
         *sites*: the tests to measure with source lines, which takes time; *one_thread*: all of them in one thread, for
         their CPU time; *cold*: the tests with only the calls of Python functions counted, in their one run;
         *first_look*: another request follows, which looks for leaks; *repeats*: measure the second of two runs with the
-        same fixtures of class and module, and only the coarse time of the first.
+        same fixtures of class and module, and only the coarse time of the first; *anew*: with no function compiled
+        before.
 
         Raises BackendError if it dies or takes too long.
         """
         best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
         asked = {"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites), "cold": list(cold)}
-        self._child.answer({**asked, "one_thread": one_thread, "first_look": first_look, "repeats": repeats})
+        asked |= {"one_thread": one_thread, "first_look": first_look, "repeats": repeats, "anew": anew}
+        self._child.answer(asked)
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(

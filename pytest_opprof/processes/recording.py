@@ -14,6 +14,7 @@ from ..errors import BackendError
 from ..machine.load import QUIET_PATIENCE_S, Watch, quiet_again
 from ..measure.plan import Settings
 from ..profile.op_counts import OpCounts, in_all
+from ..profile.range import Range
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
 from ..results.test_result import TestRecord
@@ -21,7 +22,7 @@ from ..results.window_result import SitesByOp, WindowResult, titled
 from ..units import plural
 from ..verdict.coarse import Coarse, together
 from ..verdict.noise import clean_processes, is_steady
-from ..verdict.quantities import FACTS, OF_PYTHON
+from ..verdict.quantities import FACTS, OF_PYTHON, RECOMPILATIONS
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 from .pool import Answer, Pool, Process
@@ -264,7 +265,10 @@ class Recording:
                 window.keep_alone(answer)
 
     def _again(self, process: Process, windows: Sequence[_Window], patience_s: float, warm: bool) -> None:
-        """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*."""
+        """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*.
+
+        Then a third time with no function compiled before, if functions compiled again are counted.
+        """
         threaded = [window for window in windows if window.is_threaded]
         others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
         for again, one_thread in ((threaded, True), (others, False)):
@@ -275,6 +279,11 @@ class Recording:
                     window.add_in_one_thread(answers[window.test.id])
                 if warm:
                     window.add_warm(answers[window.test.id])
+        compiling = [window for window in windows if warm and window.counts_compilations]
+        tests = list(dict.fromkeys(window.test.id for window in compiling))
+        answers = process.measure(tests, patience_s, anew=True) if tests else {}
+        for window in compiling:
+            window.add_compiled_anew(answers[window.test.id])
 
 
 class _Window:
@@ -291,6 +300,7 @@ class _Window:
         self._later: list[Coarse] = []
         """The time of later runs in a process; in one thread, if several took CPU time."""
         self._warm: WindowBaseline | None = None
+        self._anew: Range | None = None
 
     @property
     def result(self) -> WindowResult:
@@ -335,6 +345,19 @@ class _Window:
         self._warm = None if answer.why else answer.windows.get(self.result.name)
         if self._warm and not self.is_threaded:
             self._later += self._warm.coarse.values()
+
+    @property
+    def counts_compilations(self) -> bool:
+        """Whether functions compiled again are counted; rounds that are timed are warm anyway."""
+        return RECOMPILATIONS in self._seen[0].facts and not is_timed(self.result)
+
+    def add_compiled_anew(self, answer: Answer) -> None:
+        """Add the functions compiled again in a run with no function compiled before.
+
+        Of that run nothing else is kept: compiling runs ops, too.
+        """
+        entry = answer.windows.get(self.result.name)
+        self._anew = entry.facts.get(RECOMPILATIONS) if entry else None
 
     @property
     def needs_alone(self) -> bool:
@@ -387,7 +410,11 @@ class _Window:
         ops, facts = in_all([entry.done for entry in self._seen])
         vary = self.result.vary | {op: each for op, each in ops.items() if each.some_vary}
         facts_vary = {name: each for name, each in facts.items() if each.varies}
-        self.test.windows[self._index] = replace(self.result, vary=vary, facts_vary=facts_vary)
+        if self._anew is not None and self._anew.most > facts[RECOMPILATIONS].most:
+            facts_vary[RECOMPILATIONS] = self._anew
+        self.test.windows[self._index] = replace(
+            self.result, vary=vary, facts_vary=facts_vary, compiled_anew=self._anew is not None
+        )
         if vary:
             self.lost = "its calls vary from run to run"
         elif self._warm:

@@ -20,6 +20,8 @@ SITES = pytest.StashKey[bool]()
 ONE_THREAD = pytest.StashKey[bool]()
 # Whether another run requests only the calls of Python functions, in the one run of a body.
 COLD = pytest.StashKey[bool]()
+# Whether another run requests measurements with no function compiled before.
+ANEW = pytest.StashKey[bool]()
 # Whether another request follows, which looks for leaks.
 FIRST_LOOK = pytest.StashKey[bool]()
 # The result of that counting, by window.

@@ -21,7 +21,7 @@ from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
 from ..processes.collection import Collection, SideTest
 from ..processes.parent import Parent, why
 from ..processes.pool import Measured
-from ..processes.this_run import COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES
+from ..processes.this_run import ANEW, COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES
 from ..results.plain import converted, plain
 from ..results.test_id import id_of
 from ..results.test_result import TestRecord
@@ -65,6 +65,7 @@ class Fresh:
             asked = self._parent.ask("ready", plain(answers))
             self._config.stash[FIRST_LOOK] = asked.get("first_look", False)
             self._config.stash[ONE_THREAD] = asked.get("one_thread", False)
+            self._config.stash[ANEW] = asked.get("anew", False)
             self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
             found = [items[test] for test in asked["tests"] if test in items]
             answers = {test: self._missing(test) for test in asked["tests"] if test not in items}

@@ -20,7 +20,7 @@ from ..measure.counting import Counting
 from ..measure.measurement import Measurement
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
-from ..processes.this_run import CORE, SITES
+from ..processes.this_run import ANEW, CORE, SITES
 from ..profile.saved import SavedProfile
 from ..results.window_result import BODY
 from ..sites.chains import Chains
@@ -48,6 +48,10 @@ def measurement_of(test: TestRun) -> Measurement:
         for backend in cache[plan.backends]:
             with failures_of(backend):
                 backend.begin_test()
+        if config.stash.get(ANEW, False):
+            forgot = [backend.forget_compiled() for backend in cache[plan.backends]]
+            if not any(forgot):
+                raise BackendError("no framework of this test can forget the functions that it compiled")
         judges = config.pluginmanager.hasplugin(MEASURING)
         shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
         test.measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)

@@ -44,6 +44,8 @@ from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, un
 _WORK_GREW = 1.01
 # From this number on, ops of one line are joined into one finding.
 _SHARED_OPS = 3
+# The reasons of functions compiled again that a failure shows.
+_REASONS = 3
 # The quantities that a leak adds to.
 _HELD = ("held_memory", "held_each_round", "leaked_memory")
 DEPENDS = "so the difference comes from tests that ran before"
@@ -171,6 +173,13 @@ class JudgedWindow:
         return [*lost, *(Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead)]
 
     @property
+    def compiled_again(self) -> list[str]:
+        """Why functions were compiled again, by the first few; JAX's reasons may be 27 lines a test."""
+        said = [each.text for each in self.numbers.remarks if each.about == "compilations"]
+        more = [f"and {len(said) - _REASONS} more"] if len(said) > _REASONS else []
+        return said[:_REASONS] + more
+
+    @property
     def is_worse(self) -> bool:
         """Whether it is worse than its baseline, and nothing accepts or excuses that."""
         return bool(self.worse or self._lost)
@@ -179,9 +188,10 @@ class JudgedWindow:
         """Return the *findings*, each followed by its known cause; a cause shared by several appears once."""
         found, told = [], set[str]()
         for each in findings:
-            explained = self.numbers.explained.get(each.op or each.rule)
+            of = each.op or each.rule
+            explained = self.compiled_again if of == RECOMPILATIONS else [self.numbers.explained.get(of, "")]
             in_python = self._python_causes(each)
-            why = [text for text in (*(cause.text for cause in in_python), explained) if text and text not in told]
+            why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
             told.update(why)
             line = in_python[0].line if in_python else None
             # The text is followed by the cause, which names the line.
@@ -229,12 +239,14 @@ class JudgedWindow:
     @property
     def remarks(self) -> list[str]:
         """Remarks: the backend's, accepted changes, and improvements; the table of a window that fails has these."""
-        # Why the same was compiled again as in the baseline is no news; JAX's reasons may be 27 lines a test.
+        # Why the same was compiled again as in the baseline is no news, and the message of a failing test has the
+        # reasons.
         compiles_more = self.diff is None or any(
             row.op == RECOMPILATIONS and row.verdict.does_more for row in self.diff.rows
         )
-        of_backend = [each for each in self.numbers.remarks if compiles_more or each.about != "compilations"]
-        said_by_backend = (*(each.text for each in of_backend), *self.said)
+        fails = any(RECOMPILATIONS in (each.op, each.rule) for each in self.findings)
+        of_backend = [each.text for each in self.numbers.remarks if each.about != "compilations"]
+        said_by_backend = (*of_backend, *(self.compiled_again if compiles_more and not fails else ()), *self.said)
         if self.diff is None:
             explained = self.numbers.explained.values()
             # A leak on every call is worth a line even if no limit forbids it.

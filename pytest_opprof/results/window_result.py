@@ -269,6 +269,10 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         Done | None,
         Meta(description="The ops and facts that differed in a process without other tests; null if not measured."),
     ] = None
+    compiled_anew: Annotated[
+        bool,
+        Meta(description="Whether functions compiled again were also counted with no function compiled before."),
+    ] = False
     processes: Annotated[
         tuple[ProcessTimes, ...],
         Meta(description="The times of each process, this one first; empty if tests ran in parallel."),

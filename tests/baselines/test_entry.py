@@ -347,8 +347,10 @@ def test_an_update_keeps_the_other_orders_unless_it_measured_them() -> None:
     old = replace(OLD, warm=once, alone=alone)
     now = WindowBaseline(OLD.ops, {HERE: runs(11)})
     assert old.updated(now, HERE, times_changed=False) == old
-    measured = replace(now, warm=({"Log": OpCounts(Range(1))}, {}))
-    assert old.updated(measured, HERE, times_changed=False) == replace(old, warm=measured.warm, alone=None)
+    measured = replace(now, warm=({"Log": OpCounts(Range(1))}, {}), compiled_anew=True)
+    assert old.updated(measured, HERE, times_changed=False) == replace(
+        old, warm=measured.warm, alone=None, compiled_anew=True
+    )
     of_facts = replace(now, warm=({}, fact("grad_nodes", 2)))
     assert old.updated(of_facts, HERE, times_changed=False) == replace(old, warm=of_facts.warm, alone=None)
     equal = replace(now, warm=({}, {}))

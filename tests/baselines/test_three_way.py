@@ -130,7 +130,9 @@ TWICE = {"Cast": OpCounts(Range(1))}, {"grad_nodes": Range(1)}
 def test_the_calls_in_another_order_are_those_of_the_side_that_changed_them(
     base: Done | None, ours: Done | None, theirs: Done | None, kept: Done | None
 ) -> None:
-    before, one, other, merged = (replace(entry(Cast=2), warm=each, alone=each) for each in (base, ours, theirs, kept))
+    before, one, other, merged = (
+        replace(entry(Cast=2), warm=each, alone=each, compiled_anew=each is ONCE) for each in (base, ours, theirs, kept)
+    )
     timed = replace(one, coarse={"CPU": coarse(5)})
     assert Merge().window(WHERE, before, timed, other) == replace(merged, coarse=timed.coarse)
 

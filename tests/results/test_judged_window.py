@@ -203,6 +203,10 @@ def test_why_something_was_compiled_again_is_said_unless_the_base_compiled_it_as
     numbers = WindowNumbers.of("body", assemble([(log.freeze(), {0: 0})], [1]))
     facts = [{"recompilations": Range(number)} for number in (before or 0, now)]
     diff = None if before is None else compare(({}, facts[0]), ({}, facts[1]), UNTIMED, STORED)
-    remarks = JudgedWindow(numbers, diff=diff).remarks
-    assert ("traced f again: another shape" in remarks) is is_said
+    window = JudgedWindow(numbers, diff=diff)
+    remarks = window.remarks
+    assert ("  traced f again: another shape" in map(str, window.told)) is (is_said and before is not None)
+    excused = JudgedWindow(numbers, diff=diff, excused="so").remarks
+    assert ("traced f again: another shape" in excused) is is_said
+    assert ("traced f again: another shape" in remarks) is (is_said and before is None)
     assert "one thread" in remarks

@@ -468,6 +468,25 @@ def test_a_first_use_is_held_against_that_of_the_baseline_if_it_is_known(looks: 
     assert not excuse(base, looks[0], looks, STORED, base, alone=base)  # it did all of its first use
 
 
+@pytest.mark.parametrize(
+    ("alone", "now", "certain", "is_excused"),
+    [
+        (0, 1, (), True),
+        (0, 1, ("recompilations",), False),
+        (0, 0, ("recompilations",), True),
+        (0, 1, ("left_behind",), True),
+    ],
+)
+def test_a_second_run_excuses_no_fact_that_an_earlier_test_cannot_have_hidden(
+    alone: int, now: int, certain: tuple[str, ...], is_excused: bool
+) -> None:
+    def again(number: int) -> Done:
+        return called(Add=1)[0], {"recompilations": Range(number)}
+
+    found = excuse(again(0), again(1), [again(now), again(0)], STORED, again(0), certain=certain)
+    assert bool(found) is is_excused
+
+
 @pytest.mark.parametrize(("repeat", "is_excused"), [(4, True), (5, False), (6, False)])
 def test_a_first_use_that_is_not_known_alone_is_excused_if_the_repeat_does_as_before(
     repeat: int, is_excused: bool

@@ -93,6 +93,13 @@ class Backend(ABC):
     def begin_test(self) -> None:  # noqa: B027  # there may be nothing to do
         """Forget an earlier test's leftovers, if they could change the recording of this test."""
 
+    def forget_compiled(self) -> bool:
+        """Forget all compiled functions, so that a test compiles them again. Return False if that is impossible.
+
+        An update runs each test once like this, since functions that an earlier test compiled are not compiled again.
+        """
+        return False
+
     def blind(self) -> str | None:
         """Return why an empty log would prove nothing, or None if it proves that nothing ran."""
         return None

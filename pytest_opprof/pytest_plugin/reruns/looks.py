@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,7 +21,7 @@ from ...results.judged_window import JudgedWindow
 from ...units import format_ns, plural
 from ...verdict.coarse import clearly_more
 from ...verdict.compare import FIRST_USE, changes, excuse
-from ...verdict.quantities import FACTS, PYTHON_CALLS, named
+from ...verdict.quantities import FACTS, PYTHON_CALLS, RECOMPILATIONS, named
 from ...verdict.tolerances import Tolerances
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
@@ -115,10 +115,11 @@ def with_looks(
     was, now = base.done, window.numbers.done
     repeat = base.with_differences(base.warm or ({}, {}))
     alone = None if base.alone is None else base.with_differences(base.alone)
-    if excused := excuse(was, now, seen, tolerances, repeat, alone):
+    certain = [RECOMPILATIONS] if base.compiled_anew else []
+    if excused := excuse(was, now, seen, tolerances, repeat, alone, certain):
         return replace(window, excused=excused)
     window = _without_calls_of_other_versions(with_sites(window, looks[-1]), base, found[-1])
-    window = _without_first_uses(window, changes(repeat, seen[-1], tolerances))
+    window = _without_first_uses(window, changes(repeat, seen[-1], tolerances), certain)
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)
@@ -155,15 +156,17 @@ def _without_calls_of_other_versions(window: JudgedWindow, base: WindowBaseline,
     return window.with_remark(f"{told[0]}; not judged: {format_ns(took.cpu_ns[0])} in a fresh process")
 
 
-def _without_first_uses(window: JudgedWindow, repeated: Mapping[str, Verdict]) -> JudgedWindow:
+def _without_first_uses(
+    window: JudgedWindow, repeated: Mapping[str, Verdict], certain: Collection[str]
+) -> JudgedWindow:
     """Return a window without the work that its repeat does not do again, such as an import.
 
     *repeated* are the verdicts on its ops in the second run of a process. If only first uses got worse, the window
-    stays as it is, and `excuse` decides.
+    stays as it is, and `excuse` decides, as it has for *certain* facts.
     """
     assert window.diff is not None  # without a diff nothing would be worse
     worse = [row.op for row in window.diff.rows if row.verdict.does_more]
-    once = tuple(op for op in worse if op not in repeated)
+    once = tuple(op for op in worse if op not in repeated and op not in certain)
     if not any(op in repeated and repeated[op].is_regression for op in worse):
         return window
     rows = tuple(replace(row, verdict=Verdict.OK, why=FIRST_USE) if row.op in once else row for row in window.diff.rows)

@@ -175,6 +175,15 @@ class JaxBackend(Backend):
         if self.in_use():
             self._misses.listen()
 
+    def forget_compiled(self) -> bool:
+        """Clear JAX's caches."""
+        if not is_started():
+            return False
+        import jax
+
+        jax.clear_caches()
+        return True
+
     def rank(self) -> tuple[int, int] | None:
         """Return rank and size from jax.distributed, if it is initialised."""
         import jax

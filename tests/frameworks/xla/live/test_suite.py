@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -133,6 +134,57 @@ def test_a_test_may_be_the_first_to_use_jax_and_say_what_it_compiles(pytester: p
             "  jax::compile: 0..1 calls (budget: 0)*",
             "*unknown op 'jax::compil': did you mean 'jax::compile'[?]",
             "*::test_another_shape: in 1 of 3 rounds (first in round 2) JAX compiled jit(<lambda>)",
+        ]
+    )
+
+
+AGAIN = """
+import jax, jax.numpy as jnp, pytest
+
+@jax.jit
+def f(x):
+    return x + 1
+
+def test_a():
+    f(1.0), f(jnp.ones(2))
+
+def test_b():
+    f(1.0), f(jnp.ones(2))
+
+@jax.jit
+def step(x):
+    return x * 2 + jnp.ones(2).sum()
+
+def test_steps():
+    x = {start}
+    for _ in range(3):
+        x = step(x)
+"""
+
+
+def test_an_update_counts_what_an_earlier_test_had_compiled_so_that_nothing_excuses_one_more(
+    pytester: pytest.Pytester, run: Run
+) -> None:
+    pytester.makepyfile(test_again=AGAIN.format(start="jnp.ones(())"))
+    run("--opprof-all", "--opprof-update", "--opprof-noise=ignore").assert_outcomes(passed=3)
+    (file,) = (each for each in pytester.path.rglob("test_again.py.json"))
+    bodies = {test: each["body"] for test, each in json.loads(file.read_text(encoding="utf-8"))["tests"].items()}
+    # Alone, test_b compiles f for an array as well; after test_a it compiles nothing.
+    assert {test: each["facts"]["recompilations"] for test, each in bodies.items()} == {
+        "test_a": 1,
+        "test_b": 1,
+        "test_steps": 0,
+    }
+    assert all(each["compiled_anew"] for each in bodies.values())
+    run("--opprof-all", "-k", "test_b", "--opprof-noise=ignore").assert_outcomes(passed=1)
+    pytester.makepyfile(test_again=AGAIN.format(start="1.0"))
+    result = run("--opprof-all", "--opprof-noise=ignore")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  functions compiled again: 1 (baseline: 0)",
+            "    JAX traced step (*test_again.py:*) again, in the same test: different input types: *weak_type*",
+            "FAILED test_again.py::test_steps - recompilations 0 -> 1*",
         ]
     )
 
