@@ -53,13 +53,13 @@ class Accepting:
         by = "commit" if run.accept else "nothing" if run.against else "baseline"
         return cls(run.pytest, run.python, by, run.leaks, run.memory)
 
-    def update(self, test: str = "", *, new: bool = False) -> str:
-        """Return the command that records the baselines of *test* or of all tests, or only *new* ones."""
+    def update(self, *tests: str, new: bool = False) -> str:
+        """Return the command that records the baselines of *tests* or of all tests, or only *new* ones."""
         asked = {"python": self.python, "leaks": self.leaks, "memory": self.memory}
         flags = " ".join(
             [f"--opprof-update{'-new' * new}", *(f"--opprof-{name}" for name, is_asked in asked.items() if is_asked)]
         )
-        return command(test, flags, self.pytest) if test else f"{self.pytest} {flags}"
+        return command(tests, flags, self.pytest)
 
     def update_failing(self, run: RunResult) -> str:
         """Return the command that accepts all regressions of a *run*; empty where it would record nothing."""

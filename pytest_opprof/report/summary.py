@@ -18,6 +18,8 @@ from .accepting import Accepting
 
 _MANY, _CAUSES = 3, 8
 """Summarise causes from so many failing tests on; at most so many causes."""
+_NAMED = 5
+"""A command that updates more tests names none."""
 _INTERRUPTED = "opprof: interrupted before a test was judged"
 _UNMARKED = (
     "opprof: nothing was measured: no test has an op_budget or opprof mark or uses the opprof fixture"
@@ -63,9 +65,12 @@ class Summary:
                 yield from (f"{title}: {text}" for title, text in record.each_remark if text not in shared)
             common = [each for record in records for each in record.each_remark if each[1] in shared]
             yield from _grouped(common, verbosity)
-            keeps = not settings.update and not settings.against
-            if keeps and any(record.status == "improved" for record in records):
-                yield f"keep what became cheaper: {accepting.update()}"
+            better = [record.id for record in records if record.status == "improved"]
+            if better and not settings.update and not settings.against:
+                # An update of all tests would accept the changes of others, too.
+                named = better if len(better) <= _NAMED else ()
+                then = ", once no test fails" if not named and any(record.fails for record in records) else ""
+                yield f"keep what became cheaper{then}: {accepting.update(*named)}"
         if verbosity >= -1:
             yield from _grouped([each for record in records for each in record.untimed.items()], verbosity)
         if verbosity >= 0:

@@ -7,6 +7,7 @@ give two modules the same name, or none.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -58,11 +59,11 @@ def is_file(module: str) -> bool:
     return "/" in module or module.endswith(".py")
 
 
-def command(test: str, flag: str, pytest: str = "pytest") -> str:
-    """Return the command that runs *test* with *flag*; *pytest* starts pytest on all ranks.
+def command(tests: Sequence[str], flags: str, pytest: str = "pytest") -> str:
+    """Return the command that runs *tests*, or all, with *flags*; *pytest* starts pytest on all ranks.
 
-    >>> command("test_a.py::test_b[x y]", "--opprof"), command("package.test_a::test_b", "--opprof")
+    >>> command(["test_a.py::test_b[x y]"], "--opprof"), command(["package.test_a::test_b"], "--opprof")
     ("pytest 'test_a.py::test_b[x y]' --opprof", 'pytest --pyargs package.test_a::test_b --opprof')
     """
-    elsewhere = "" if is_file(split_id(test)[0]) else "--pyargs "
-    return f"{pytest} {elsewhere}{shlex.quote(test)} {flag}"
+    elsewhere = [] if all(is_file(split_id(test)[0]) for test in tests) else ["--pyargs"]
+    return " ".join([pytest, *elsewhere, *map(shlex.quote, tests), flags])

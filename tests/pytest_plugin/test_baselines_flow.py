@@ -79,7 +79,7 @@ def test_fewer_calls_and_gone_ops_pass_say_so_and_ask_for_an_update(pytester: py
         [
             "test_m.py::test_a: Cast: 10 calls (baseline: 12)",
             "test_m.py::test_a: Exp: 0 calls (baseline: 1)",
-            "keep what became cheaper: pytest --opprof-update",
+            "keep what became cheaper: pytest test_m.py::test_a --opprof-update",
             "opprof: 1 test measured, 0 ok, 1 improved, no times judged",
         ]
     )

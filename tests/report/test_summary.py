@@ -121,7 +121,7 @@ def test_what_a_backend_says_of_several_tests_is_said_once(settings: Settings) -
 @pytest.mark.parametrize(
     ("status", "advice"),
     [
-        ("improved", "keep what became cheaper: pytest --opprof-update"),
+        ("improved", "keep what became cheaper: pytest t.py::a --opprof-update"),
         ("too noisy", "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"),
     ],
 )
@@ -129,6 +129,22 @@ def test_what_to_do_next_is_said_but_not_of_a_revision(settings: Settings, statu
     found = summary(record(status=status))
     assert advice in list(found.told(settings, 0))
     assert advice not in list(found.told(replace(settings, against="main"), 0))
+
+
+@pytest.mark.parametrize(
+    ("better", "fails", "command"),
+    [
+        (2, True, "keep what became cheaper: pytest t.py::0 t.py::1 --opprof-update"),
+        (6, False, "keep what became cheaper: pytest --opprof-update"),
+        (6, True, "keep what became cheaper, once no test fails: pytest --opprof-update"),
+    ],
+)
+def test_keeping_what_became_cheaper_accepts_no_test_that_fails(
+    settings: Settings, better: int, fails: bool, command: str
+) -> None:
+    records = [record(f"{number}", "improved") for number in range(better)]
+    other = record_of("t.py::other", {"Cast": 1}, {"Cast": 2 if fails else 1})
+    assert command in list(summary(*records, other).told(settings, 0))
 
 
 def test_an_update_that_keeps_what_became_cheaper_does_not_ask_for_one(settings: Settings) -> None:

@@ -41,5 +41,7 @@ def test_a_file_is_told_from_a_dotted_name(module: str, expected: bool) -> None:
 
 
 def test_the_command_runs_the_test_wherever_it_is() -> None:
-    assert command("test_a.py::test_b[x y]", "--opprof") == "pytest 'test_a.py::test_b[x y]' --opprof"
-    assert command("package.test_a::test_b", "--opprof") == "pytest --pyargs package.test_a::test_b --opprof"
+    assert command(["test_a.py::test_b[x y]"], "--opprof") == "pytest 'test_a.py::test_b[x y]' --opprof"
+    both = ["test_a.py::test_b", "package.test_a::test_b"]
+    assert command(both, "--opprof") == "pytest --pyargs test_a.py::test_b package.test_a::test_b --opprof"
+    assert command([], "--opprof", "mpirun pytest") == "mpirun pytest --opprof"
