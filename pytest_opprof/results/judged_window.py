@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from ..machine.ranks import on_ranks
+from ..ops.vocabulary import COMPILE
 from ..profile.environment import Environment
 from ..profile.op_profile import Remark
 from ..profile.range import Range
@@ -44,6 +45,8 @@ from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, un
 _WORK_GREW = 1.01
 # From this number on, ops of one line are joined into one finding.
 _SHARED_OPS = 3
+# Of functions compiled again JAX and MindSpore count a fact, torch.compile an op.
+_COMPILATIONS = (RECOMPILATIONS, COMPILE)
 # The reasons of functions compiled again that a failure shows.
 _REASONS = 3
 # The quantities that a leak adds to.
@@ -189,7 +192,7 @@ class JudgedWindow:
         found, told = [], set[str]()
         for each in findings:
             of = each.op or each.rule
-            explained = self.compiled_again if of == RECOMPILATIONS else [self.numbers.explained.get(of, "")]
+            explained = self.compiled_again if of in _COMPILATIONS else [self.numbers.explained.get(of, "")]
             in_python = self._python_causes(each)
             why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
             told.update(why)
@@ -242,9 +245,9 @@ class JudgedWindow:
         # Why the same was compiled again as in the baseline is no news, and the message of a failing test has the
         # reasons.
         compiles_more = self.diff is None or any(
-            row.op == RECOMPILATIONS and row.verdict.does_more for row in self.diff.rows
+            row.op in _COMPILATIONS and row.verdict.does_more for row in self.diff.rows
         )
-        fails = any(RECOMPILATIONS in (each.op, each.rule) for each in self.findings)
+        fails = not {each.op or each.rule for each in self.findings}.isdisjoint(_COMPILATIONS)
         of_backend = [each.text for each in self.numbers.remarks if each.about != "compilations"]
         said_by_backend = (*of_backend, *(self.compiled_again if compiles_more and not fails else ()), *self.said)
         if self.diff is None:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.event_log import EventLog
-from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.results.judged_window import JudgedWindow
@@ -193,16 +193,20 @@ def test_memory_that_follows_its_leak_in_the_order_of_findings_stands_below_it_t
     ]
 
 
+@pytest.mark.parametrize("op", ["recompilations", "torch::compile"])
 @pytest.mark.parametrize(("before", "now", "is_said"), [(None, 3, True), (1, 3, True), (3, 3, False), (3, 1, False)])
 def test_why_something_was_compiled_again_is_said_unless_the_base_compiled_it_as_often(
-    before: int | None, now: int, is_said: bool
+    before: int | None, now: int, is_said: bool, op: str
 ) -> None:
     log = EventLog(ENVIRONMENT)
     log.remark("traced f again: another shape", about="compilations")
     log.remark("one thread")
     numbers = WindowNumbers.of("body", assemble([(log.freeze(), {0: 0})], [1]))
-    facts = [{"recompilations": Range(number)} for number in (before or 0, now)]
-    diff = None if before is None else compare(({}, facts[0]), ({}, facts[1]), UNTIMED, STORED)
+
+    def compiled(number: int) -> Done:
+        return ({}, {op: Range(number)}) if op == "recompilations" else ({op: OpCounts(Range(number))}, {})
+
+    diff = None if before is None else compare(compiled(before), compiled(now), UNTIMED, STORED)
     window = JudgedWindow(numbers, diff=diff)
     remarks = window.remarks
     assert ("  traced f again: another shape" in map(str, window.told)) is (is_said and before is not None)

@@ -196,7 +196,7 @@ class TorchBackend(Backend):
         if threads.started or threads.worked:
             log.remark(OTHER_THREADS)
         for why in recompiled(guards):
-            log.remark(why)
+            log.remark(why, about="compilations")
         if on_gpu:
             from ...nvidia.live import driver as cuda_driver
             from . import cuda  # only here: it imports the backend of CUDA
