@@ -230,11 +230,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if not _is_active(config.option, config):
         idle = [
             flag
-            for flag in "strict report-only json summary memory leaks sites python traces".split()
+            for flag in (
+                "strict report-only json summary html memory leaks sites python traces serialize"
+                " against-python against-install against-tests"
+            ).split()
             if getattr(config.option, f"opprof_{flag.replace('-', '_')}")
         ]
         if idle:
-            raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without --opprof")
+            needs = "--opprof-against=REV" if idle[0].startswith("against") else "--opprof"
+            raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without {needs}")
         return
     from .errors import OpprofError
     from .pytest_plugin.hooks import register

@@ -19,7 +19,7 @@ from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
 from ..python_calls.causes import Before
 from ..python_calls.counted import PythonCalls
-from ..python_calls.names import other_versions
+from ..python_calls.names import PYTHON, other_versions
 from ..report import colours
 from ..results.acceptance import TRAILER, Acceptance, accepted
 from ..results.judged_window import JudgedWindow
@@ -301,8 +301,10 @@ class Found:
             )
             return window.with_remark(f"calls of Python functions not compared: {why}")
         there, here = (side[name].python for side in self._windows[test][0])
-        if differ := other_versions(there, here, self._then):
+        if differ := other_versions(self._judged(there), self._judged(here), self._then):
             return window.with_remark(f"calls of Python functions not compared: {differ}")
+        if differ := other_versions(there, here, self._then):
+            window = window.with_remark(f"calls of Python functions compared across versions: {differ}")
         functions, loops = (Before(each, then=self._then) for each in (base.functions, base.loops or {}))
         window = replace(window, base_functions=functions, base_loops=loops)
         lines = self._lines.get(test, {}).get(name)
@@ -310,6 +312,15 @@ class Found:
             return window
         numbers = structs.replace(window.numbers, python=now.with_lines(lines))
         return replace(window, numbers=numbers)
+
+    def _judged(self, versions: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the *versions* that have to be the same on both sides for calls to be compared.
+
+        With another Python environment on one side, other versions of packages are the subject of the comparison.
+        """
+        if not self._settings.against_python:
+            return versions
+        return {name: version for name, version in versions.items() if name == PYTHON}
 
     def acceptances(self) -> Iterator[str]:
         """Yield the effect of each acceptance, or that it had none."""
@@ -353,7 +364,7 @@ class Found:
         pairs = [pair for pair in every if all(window in side for side in pair)]
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         found = self._diffs[key] = compare_counts_first(
-            in_all([entry.comparable(after[0].python).done for entry in before]),
+            in_all([entry.comparable(self._judged(after[0].python)).done for entry in before]),
             in_all([entry.done for entry in after]),
             self._timing(test, window),
             test.tolerances,

@@ -1025,6 +1025,40 @@ def test_a_base_that_has_to_be_installed_is_installed_beside_todays_packages(rep
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.parametrize("asks", [True, False])
+def test_calls_are_compared_across_versions_of_a_package_where_another_environment_is_compared(
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, asks: bool
+) -> None:
+    sites = tmp_path_factory.mktemp("sites")
+    for version, calls in (("1", 20), ("2", 50)):
+        installed = sites / version
+        installed.mkdir()
+        module = f"def each():\n    for n in range({calls}): abs(n)\n"
+        (installed / "loops.py").write_text(module)
+        information = installed / f"loops-{version}.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: loops\nVersion: {version}\n")
+        (information / "RECORD").write_text("loops.py,,\n")
+    model(repository, "import loops", "loops.each()")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "calls a package")
+    older = sites / "1" / "python"
+    older.write_text(f'#!/bin/sh\nPYTHONPATH="{older.parent}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
+    older.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(sites / "2"), prepend=os.pathsep)
+    result = run(repository, "--opprof-python", *([f"--opprof-against-python={older}"] if asks else []))
+    result.assert_outcomes(failed=int(asks), passed=1 - asks, deselected=1)
+    if asks:
+        result.stdout.re_match_lines(
+            [
+                r"  calls of Python functions: \d+ \(HEAD: \d+\)",
+                r".*: calls of Python functions compared across versions: loops 2 \(HEAD: 1\)",
+            ]
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_calls_of_python_functions_are_counted_on_both_sides(repository: pytest.Pytester) -> None:
     model(repository, "fake.launch('MatMul', device_ns=100_000)", "for n in range(50): abs(n)")
     result = run(repository, "--opprof-python")

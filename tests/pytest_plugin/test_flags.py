@@ -58,12 +58,21 @@ def test_a_value_that_means_nothing_stops_the_run(
     result.stderr.fnmatch_lines([message])
 
 
-@pytest.mark.parametrize("flag", ["--opprof-strict", "--opprof-json=x.json"])
-def test_a_flag_that_would_do_nothing_says_so(pytester: pytest.Pytester, suite: Suite, flag: str) -> None:
+@pytest.mark.parametrize(
+    ("flag", "needs"),
+    [
+        ("--opprof-strict", "--opprof"),
+        ("--opprof-json=x.json", "--opprof"),
+        ("--opprof-html=x.html", "--opprof"),
+        ("--opprof-against-python=old/bin/python", "--opprof-against=REV"),
+        ("--opprof-against-tests=here", "--opprof-against=REV"),
+    ],
+)
+def test_a_flag_that_would_do_nothing_says_so(pytester: pytest.Pytester, suite: Suite, flag: str, needs: str) -> None:
     pytester.makepyfile(OVER)
     result = suite(flag)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{flag.split('=')[0]} does nothing without --opprof"])
+    result.stderr.fnmatch_lines([f"*{flag.split('=')[0]} does nothing without {needs}"])
 
 
 @pytest.mark.parametrize("flags", [["--opprof-timing=sync"], ["-o", "opprof_timing=sync"]])
