@@ -6,6 +6,7 @@ import unittest
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import isasyncgenfunction, iscoroutinefunction
+from time import monotonic
 from types import CodeType, FunctionType
 from typing import TypeVar
 
@@ -221,8 +222,9 @@ def count(
     )
 
 
-# The body is sampled each millisecond. If it ends before this many samples, it runs again, up to this often.
-_LOOKS, _MOST_SAMPLED = 20, 20
+# The body is sampled each millisecond. If it ends before this many samples, it runs again, up to this often and this
+# many seconds: compiled code that holds Python's lock gives one sample a call.
+_LOOKS, _MOST_SAMPLED, _SAMPLED_S = 100, 20, 5
 
 
 def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
@@ -231,11 +233,12 @@ def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
     raised = call.raised
     try:
         # The run measures nothing, so its windows are discarded.
+        begin = monotonic()
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
             for _ in range(_MOST_SAMPLED):
                 measurement.begin_round()
                 call.by_us()
-                if sampler.looks >= _LOOKS:
+                if sampler.looks >= _LOOKS or monotonic() - begin > _SAMPLED_S:
                     break
         return [*sampler.lines()]
     except pytest.exit.Exception:

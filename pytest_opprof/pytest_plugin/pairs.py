@@ -17,7 +17,7 @@ from ..processes.turns import SideRun
 from ..profile.op_counts import in_all
 from ..profile.site_calls import kept_sites
 from ..profile.timings import ProcessTimes, without_noise
-from ..python_calls.causes import Before
+from ..python_calls.causes import Before, that_grew
 from ..python_calls.counted import PythonCalls
 from ..python_calls.names import PYTHON, other_versions
 from ..report import colours
@@ -139,15 +139,26 @@ class Found:
         for group in groups:
             tests = [test.nodeid for test in group]
             there, here = (side.reports.get(tests[0], []) for side in pair)
-            slow: dict[str, Mapping[str, str]] = {
-                window.name: {time: said for time, said in window.explained.items() if time in COARSE}
-                for window in _measured(here)
-            }
+            slow = {window.name: self._slow_there(tests[0], window, _python(there)) for window in _measured(here)}
             self._sites |= dict.fromkeys(tests, (_sites(there), _sites(here)))
             self._lines |= dict.fromkeys(tests, _python(here))
             self._slow |= dict.fromkeys(tests, slow)
             if self._is_confirmed(group[0], pair):
                 self._confirmed.update(tests)
+
+    def _slow_there(self, test: str, window: WindowResult, base: Mapping[str, PythonCalls]) -> Mapping[str, str]:
+        """Return by coarse time why a *window* is slow: its lines, and the functions with more calls than at the base.
+
+        A test whose calls are judged anyway names them there.
+        """
+        said = {time: text for time, text in window.explained.items() if time in COARSE}
+        before, now, first = base.get(window.name), window.python, _python(self.first[1].reports.get(test, []))
+        if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
+            return said
+        if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):
+            return said
+        more = [each.text for each in that_grew(Before(before.functions, then=self._then), now)]
+        return {time: "; ".join(filter(None, [said.get(time, ""), *more])) for time in COARSE} if more else said
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # A smaller growth of a function is not reported beside a larger one.
 TOLERANCE, FLOOR = 0.01, 10
+# Fewer Python calls than this take less time than the margin of a coarse limit.
+MANY_CALLS = 1_000
 # The most lines that are reported.
 _LINES = 3
 # A line that calls less than this share of the first one's calls, or of a function's growth, is not reported.
@@ -70,6 +72,8 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
     """
     more = grown(before or NOTHING, now.functions)
     lines = [each for each in now.lines if each.function in more]
+    if now.looked_up:  # of the first calls alone: a line that makes few of these, and of all, proves nothing
+        lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, more[each.function])]
     own, grown_by = {*now.own}, {name: calls - (before or NOTHING).of(name) for name, calls in now.functions.items()}
     grew = {name for name, calls in grown_by.items() if calls > 0}
     called_at = Counter(each.function for each in now.lines)
@@ -104,11 +108,25 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
         said = f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known, in_all)}"
         if first.function not in grew and (led := _leads_to(at, more)):
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
-        if not found:
+        if not found and before is not None:  # without a baseline nothing is known to be more
             told = {first.function, led}
             said += _beside({name: grew for name, grew in more.items() if name not in told}) + _of_first(now)
         found.append(Cause(said, first.line if first.caller in own else None))
     return found
+
+
+def that_grew(before: Before, now: PythonCalls) -> list[Cause]:
+    """Return the first cause of more calls than *before*; none if they are too few to take the time of a slow test."""
+    more = sum(now.functions.values()) - sum(before.calls.values())
+    return of_calls(before, now)[:1] if more >= MANY_CALLS else []
+
+
+def most_called(now: PythonCalls) -> list[Cause]:
+    """Return the function that is called most often, one of the project if there is one; none of a few calls."""
+    every = {name: calls for name, calls in now.functions.items() if calls >= MANY_CALLS and not _is_inside(name)}
+    own = [name for name in now.own if name in every]
+    most = max(own or every, key=every.__getitem__, default=None)
+    return [Cause(_without_line(most, None, now))] if most else []
 
 
 def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from ..machine.ranks import on_ranks
-from ..ops.vocabulary import COMPILE
 from ..profile.environment import Environment
 from ..profile.op_profile import Remark
 from ..profile.range import Range
@@ -27,12 +26,12 @@ from ..verdict.compare import Diff, Row
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import (
+    COMPILATIONS,
     CPU_TIME,
     FACTS,
     LOOP_ITERATIONS,
     OF_PYTHON,
     PYTHON_CALLS,
-    RECOMPILATIONS,
     WITH_LINES,
     with_lines,
 )
@@ -45,8 +44,8 @@ from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, un
 _WORK_GREW = 1.01
 # From this number on, ops of one line are joined into one finding.
 _SHARED_OPS = 3
-# Of functions compiled again JAX and MindSpore count a fact, torch.compile an op.
-_COMPILATIONS = (RECOMPILATIONS, COMPILE)
+# A line that makes less than this share of the extra calls of its ops joins none.
+_MOST_CALLS = 0.5
 # The reasons of functions compiled again that a failure shows.
 _REASONS = 3
 # The quantities that a leak adds to.
@@ -192,7 +191,7 @@ class JudgedWindow:
         found, told = [], set[str]()
         for each in findings:
             of = each.op or each.rule
-            explained = self.compiled_again if of in _COMPILATIONS else [self.numbers.explained.get(of, "")]
+            explained = self.compiled_again if of in COMPILATIONS else [self.numbers.explained.get(of, "")]
             in_python = self._python_causes(each)
             why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
             told.update(why)
@@ -245,9 +244,9 @@ class JudgedWindow:
         # Why the same was compiled again as in the baseline is no news, and the message of a failing test has the
         # reasons.
         compiles_more = self.diff is None or any(
-            row.op in _COMPILATIONS and row.verdict.does_more for row in self.diff.rows
+            row.op in COMPILATIONS and row.verdict.does_more for row in self.diff.rows
         )
-        fails = not {each.op or each.rule for each in self.findings}.isdisjoint(_COMPILATIONS)
+        fails = not {each.op or each.rule for each in self.findings}.isdisjoint(COMPILATIONS)
         of_backend = [each.text for each in self.numbers.remarks if each.about != "compilations"]
         said_by_backend = (*of_backend, *(self.compiled_again if compiles_more and not fails else ()), *self.said)
         if self.diff is None:
@@ -317,9 +316,13 @@ class JudgedWindow:
             for line in more if by == "calls" and op not in FACTS else ():
                 for place in _causes(line):
                     shared[place][op] = shared[place].get(op, 0) + line.more
-        # Of lines that ask for equally many ops, the innermost comes first, so `max` picks it.
-        most = max(shared, key=lambda place: len(shared[place]), default=None)
         in_all = {op: sum(line.more for line in more) for op, (_, more) in grown.items()}
+        # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, the
+        # innermost comes first, so `max` picks it.
+        leading = [
+            place for place, ops in shared.items() if sum(ops.values()) >= _MOST_CALLS * sum(in_all[op] for op in ops)
+        ]
+        most = max(leading, key=lambda place: len(shared[place]), default=None)
         found = found if most is None else self._of_one_line(found, most, shared[most], in_all)
         found = [
             each if each.adds or each.line else _at(each, *lines.get(with_lines(each.op or each.rule), (None, 0)))

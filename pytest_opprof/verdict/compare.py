@@ -14,7 +14,7 @@ from .changed import Changed
 from .facts import amount, explained, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Broken, Finding
-from .quantities import COARSE, FACTS, LOOP_ITERATIONS, SUMS
+from .quantities import COARSE, COMPILATIONS, FACTS, LOOP_ITERATIONS, SUMS
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Number, Work, compared
@@ -415,11 +415,12 @@ def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
 
 def _damage(
     row: Row, canonical: Collection[str], *, is_timed: bool
-) -> tuple[bool, bool, bool, int, float, bool, int, str]:
+) -> tuple[bool, bool, bool, bool, int, float, bool, int, str]:
     """Return the sort key of a row: causes first, in an order independent of measured times for counts.
 
-    The order: more calls, the largest increase first, then a new op before one that ran before; wider dtypes; more
-    work, by its factor; facts. An op without a canonical name comes later, since it is often a part of one that has it.
+    The order: compilations, which take longer than ops; more calls, the largest increase first, then a new op before
+    one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical name comes later,
+    since it is often a part of one that has it.
     Times order only slower rows and rows without a regression; rows of a run whose times were not judged have the order
     of their bytes, else calls, which are the same in each run.
     """
@@ -438,6 +439,7 @@ def _damage(
     return (
         not verdict.is_regression,
         not verdict.is_improvement,
+        row.op not in COMPILATIONS,
         is_raw,
         kind,
         more,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .. import units
+from ..ops.vocabulary import COMPILE
 from .verdicts import Status, Verdict
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ MORE_WORK = Gate(more="more work", less="less work", status="more work", toleran
 
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
 RECOMPILATIONS, HOST_MEMORY = "recompilations", "host_memory"
+# Of functions compiled again JAX and MindSpore count a fact, torch.compile an op.
+COMPILATIONS = (RECOMPILATIONS, COMPILE)
 # Quantities that a separate round counts; they depend on the versions of Python and of the packages called.
 OF_PYTHON = (PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS)
 # In 1,939 tests of pandas, scikit-learn and SciPy, calls of Python functions are equal in three processes. An unrelated

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.measure.sampled import Sampler
+from pytest_opprof.sites.chains import Frame
 from pytest_opprof.sites.shown import Shown
 
 HERE = Path(__file__)
@@ -57,3 +58,28 @@ def test_the_line_of_a_package_is_told_beside_the_line_that_called_it(
     (said,) = sampler.lines()
     assert said.endswith(", most at slowpoke/__init__.py:3 in work `wait(0.001)`")
     assert " is at measure/test_sampled.py:" in said
+
+
+def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes_most_itself() -> None:
+    chains = {
+        # The innermost first: half of the copy is in each of two lines, and it calls itself.
+        ("copy:1", "step:5", "test:9"): 40,
+        ("copy:2", "copy:1", "step:5", "test:9"): 44,
+        ("step:6", "test:9"): 16,
+    }
+    sampler = Sampler(Shown(HERE.parent))
+    for chain, ns in chains.items():
+        sampler._add(
+            [Frame(f"{file}.py", file, int(line)) for file, line in (each.split(":") for each in chain)], None, ns
+        )
+    below, *at = sampler.lines()
+    assert below.startswith("84% of the time is below step.py:5 in step")
+    assert [each.split(" in ")[0] for each in at] == [
+        "44% of the time is at copy.py:2",
+        "40% of the time is at copy.py:1",
+    ]
+    sampler._add([Frame("copy.py", "copy", 2)], None, 80)
+    assert [each.split(" in ")[0] for each in sampler.lines()] == [
+        "69% of the time is at copy.py:2",
+        "22% of the time is at copy.py:1",
+    ]

@@ -91,6 +91,38 @@ def test_where_the_baseline_has_no_functions_none_has_a_number_of_it():
     assert of_calls(None, now) == ["`a.f` is called 20 times"]
 
 
+def test_where_the_baseline_has_no_functions_nothing_follows_from_a_line():
+    now = PythonCalls(
+        functions={"tokenization.one": 500, "list.index": 500}, lines=(edge(7, "convert", "tokenization.one", 500),)
+    )
+    assert of_calls(None, now) == ["`convert` at tokenization.py:7 calls `tokenization.one` 500 times"]
+
+
+def test_a_line_that_makes_few_of_the_calls_is_no_cause_where_only_the_first_calls_have_lines():
+    functions = {"tokenization.scan": 900, "resolver.kind": 150_000}
+    lines = (edge(7, "query", "tokenization.scan", 80), edge(9, "kind", "resolver.kind", 2_000))
+    now = PythonCalls(functions=functions, own=("resolver.kind",), lines=lines, looked_up=300_000)
+    assert of_calls(Before({}), now)[0] == "`resolver.kind` is called 150,000 times (baseline: 0)"
+    assert "at tokenization.py:" in of_calls(Before({}), structs.replace(now, looked_up=0))[0]
+
+
+def test_the_function_that_is_called_most_is_named_the_projects_own_first():
+    functions = {"builtins.len": 9_000, "lib.kind": 2_000, "lib.scan": 1_500}
+    now = PythonCalls(functions=functions, own=("lib.kind", "lib.scan"))
+    assert [each.text for each in causes.most_called(now)] == ["`lib.kind` is called 2,000 times"]
+    other = structs.replace(now, own=())
+    assert [each.text for each in causes.most_called(other)] == ["`builtins.len` is called 9,000 times"]
+    assert causes.most_called(PythonCalls(functions={"lib.kind": 999})) == []
+
+
+def test_functions_that_grew_by_fewer_calls_than_a_slow_test_needs_are_no_cause():
+    now = PythonCalls(functions={"a.f": 1_500})
+    assert [each.text for each in causes.that_grew(Before({"a.f": 400}), now)] == [
+        "`a.f` is called 1,500 times (baseline: 400)"
+    ]
+    assert causes.that_grew(Before({"a.f": 501}), now) == []
+
+
 def test_a_function_that_grew_by_ten_calls_or_one_percent_is_none():
     assert causes.grown(Before({"f": 1000, "g": 5}), {"f": 1010, "g": 15, "h": 11}) == {"h": 11}
     assert causes.grown(Before({"f": 10_000}), {"f": 10_100, "g": 11}) == {"g": 11}

@@ -27,8 +27,6 @@ from ...verdict.quantities import COARSE, HOST_MEMORY, WITH_LINES
 from ..test_run import TestRun
 from .looks import Looks, is_alike, lacks_sites, with_sites
 
-# Fewer Python calls than this take less time than the margin of a coarse limit.
-_MANY_CALLS = 1_000
 _LOOK = "; --opprof-sites records them in the first run"
 
 
@@ -144,7 +142,13 @@ class Causes:
         """
         if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
             # Another process judges, and requests the lines of failing tests.
-            lines = sample()
+            lines, counted = sample(), count()
+            windows = [
+                each
+                if each.numbers.python
+                else replace(each, numbers=structs.replace(each.numbers, python=counted.get(each.name)))
+                for each in windows
+            ]
             return [_explained(each, COARSE, lines) if each.name == BODY else each for each in windows]
         if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
             lines = sample()
@@ -178,9 +182,9 @@ class Causes:
         if python is None or python.uncounted:
             python = PythonCalls()
         kept = self._store.functions(window.environment, *test.where, window.name)
-        before = None if isinstance(kept, str) else kept.calls
+        called = causes.most_called(python) if isinstance(kept, str) else causes.that_grew(kept.calls, python)
         said = [*lines] if window.name == BODY else []
-        said += [each.text for each in causes.of_calls(before, python)[:1]] if python.total >= _MANY_CALLS else []
+        said += [each.text for each in called]
         said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
         return _explained(window, COARSE, said)
 
