@@ -28,13 +28,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 RULES = (
     "verdict/*.py",
+    "questions/*.py",
     "profile/op_counts.py",
     "profile/range.py",
     "results/acceptance.py",
     "baselines/entry.py",
     "baselines/three_way.py",
 )
-TESTS = ("tests/verdict", "tests/profile", "tests/baselines", "tests/results/test_acceptance.py")
+TESTS = ("tests/verdict", "tests/questions", "tests/profile", "tests/baselines", "tests/results/test_acceptance.py")
 OPTIONS = (
     *("-x", "-q", "-p", "no:cacheprovider", "-m", "not processes and not slow"),
     *("--hypothesis-profile=mutation", "--assert=plain"),  # rewriting assertions would take most of the time
@@ -65,7 +66,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "a change that is not judged has its number; types need the test",
     **{
         (
-            "verdict/question.py",
+            "questions/question.py",
             "labels |= {label for label in saved.steps if label.isdecimal() and int(first) <= int(label) <= int(last)}",
             f"labels |= {{label for label in saved.steps if label.isdecimal() and int(first) {between} int(last)}}",
         ): "both ends are steps that were named, and come with these"
@@ -135,24 +136,24 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_PROCESSES] or [1]",
     ): "without processes, any one number is as far from itself",
     (
-        "verdict/spread.py",
+        "questions/spread.py",
         "in_steps[rank][one[0].step] += ns - times[latest]",
         "in_steps[rank][one[1].step] += ns - times[latest]",
     ): "a collective is in the same step on all ranks",
     (
-        "verdict/spread.py",
+        "questions/spread.py",
         "by = [getattr(each, self.lead) if self.lead else 0 for each in self.totals]",
         "by = [getattr(each, self.lead) if self.lead else 1 for each in self.totals]",
     ): "one number for all ranks keeps their order",
     (
-        "verdict/spread.py",
+        "questions/spread.py",
         "by_rank = [{line.op or '': line.time_ns or 0 for line in query.answer(saved, question)"
         " if not line.communication} for saved in ranks]",
         "by_rank = [{line.op: line.time_ns or 0 for line in query.answer(saved, question)"
         " if not line.communication} for saved in ranks]",
     ): "a line of an op has its op; types need the text",
     (
-        "verdict/spread.py",
+        "questions/spread.py",
         "return InSteps(ranks[0].steps, total, tuple((tuple(saved.step_ns or ()) for saved in ranks)))",
         "return InSteps(ranks[0].steps, total, tuple((tuple(saved.step_ns) for saved in ranks)))",
     ): "all ranks have the wall times of steps here; types need the test",

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..questions import query
 from ..report.escaping import terminal
 from ..report.tables import document as as_json
 from ..units import parse_share
-from ..verdict import query
 from . import reading
 from .opened import Opened, Profiles, RunFile, opened
 from .reading import Asked

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ..errors import OpprofError, TraceError, UsageError
 from ..frameworks.files import formats
 from ..profile.saved import SavedProfile, communicates
+from ..questions import query
 from ..report.colours import TextLine, show
 from ..report.tables import style_of
 from ..units import format_ns, plural
-from ..verdict import query
 from . import reading
 from .opened import Profiles, opened
 from .reading import Asked

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from ..frameworks.files import formats
 from ..profile.saved import OUTSIDE, SavedProfile, op_of
+from ..questions import query
+from ..questions.question import in_step_numbers
 from ..report.tables import NAME, RELATIVE, TIME, Column, Table
 from ..timeline.breakdown import IDLE, breakdown
 from ..timeline.ranges import ranges
 from ..units import format_ns
-from ..verdict import query
-from ..verdict.question import in_step_numbers
 from . import reading
 
 _PARTS: Mapping[str, tuple[str, str]] = {

@@ -23,10 +23,10 @@ from ..machine.garbage import uncollected
 from ..machine.identity import usable_cores
 from ..machine.ranks import MANY
 from ..profile.saved import SavedProfile
+from ..questions import query
+from ..questions.question import in_steps
 from ..report.escaping import terminal
 from ..units import plural
-from ..verdict import query
-from ..verdict.question import in_steps
 from .remote import Url, location
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any
 from ..errors import UsageError
 from ..frameworks.files import formats
 from ..profile.saved import SavedKernel, SavedProfile
+from ..questions import query
 from ..report import listing
 from ..report.tables import csv, document, json, short, style_of
-from ..verdict import query
 from . import reading, show_ops, show_ranks, show_times
 from .opened import Profiles, opened
 from .reading import Asked

@@ -13,11 +13,11 @@ from ..frameworks.files import formats
 from ..ops import names as ops_names
 from ..ops.dtypes import is_dtype
 from ..profile.saved import OUTSIDE, SavedProfile
+from ..questions import query
+from ..questions.question import AggregateBy, Line, Question, Side, in_steps, ordering
 from ..report import listing
 from ..report.tables import Style, json, style_of
 from ..units import format_bytes, format_ns, format_share, parse_duration, plural
-from ..verdict import query
-from ..verdict.question import AggregateBy, Line, Question, Side, in_steps, ordering
 from . import reading
 
 _CHOOSE = ("name", "type", "input_dtype", "min_time", "max_time", "only_ops")

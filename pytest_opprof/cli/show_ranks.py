@@ -13,11 +13,11 @@ from ..errors import UsageError
 from ..frameworks.files import formats
 from ..machine.ranks import MANY
 from ..profile.saved import SavedProfile
+from ..questions.question import Side
+from ..questions.spread import Waits, spread
 from ..report import spread as report
 from ..report.escaping import terminal
 from ..report.tables import style_of
-from ..verdict.question import Side
-from ..verdict.spread import Waits, spread
 from . import reading
 from .remote import Url
 

@@ -1,7 +1,7 @@
 """A saved profile as it was read: every op with all the facts that its source knows, and no others.
 
-Readers make it; `query` answers questions about it; `SavedProfile.profile` converts it into the OpProfile of a live
-measurement, so that budgets and comparisons are the plugin's.
+Readers make it; `questions.query` answers questions about it; `SavedProfile.profile` converts it into the OpProfile of
+a live measurement, so that budgets and comparisons are the plugin's.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from typing import Final, Literal
 from ..ops.vocabulary import CAST, VIEWS
 from ..profile.op_key import with_dtypes
 from ..profile.saved import SavedOp, SavedProfile, communicates, dtypes_of, op_of
+from ..questions import query
 from ..timeline.breakdown import Breakdown
 from ..timeline.ranges import RangeTimes
 from ..units import format_ns, format_share, plural
-from ..verdict import query
 
 Row = Literal["breakdown", "ranges", "kernels", "casts"]
 _LEAST: Final = 0.05

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ops.signature import Shape
 from ..profile.saved import SavedKernel
-from ..verdict.question import AggregateBy, Line
+from ..questions.question import AggregateBy, Line
 from .escaping import terminal
 from .tables import (
     BYTE_RATE,

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..machine.ranks import MANY, ranks_named
+from ..questions.spread import FLOOR_NS, SHARE, TOTALS, Between, Group, OpCalls, Spread, Waits
 from ..units import format_ns, format_share, plural
-from ..verdict.spread import FLOOR_NS, SHARE, TOTALS, Between, Group, OpCalls, Spread, Waits
 from .escaping import terminal
 from .tables import COUNT, EXACT_TIME, NAME, OP, RELATIVE, TIME, Column, Kind, Style, Table
 

@@ -9,9 +9,9 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
+from pytest_opprof.questions import query
+from pytest_opprof.questions.question import Question
 from pytest_opprof.sites.chains import Frame
-from pytest_opprof.verdict import query
-from pytest_opprof.verdict.question import Question
 
 PROFILE = SavedProfile(
     "made",

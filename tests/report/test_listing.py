@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile
+from pytest_opprof.questions.query import answer
+from pytest_opprof.questions.question import Line, Question
 from pytest_opprof.report import listing
 from pytest_opprof.report.escaping import terminal
 from pytest_opprof.report.tables import MARKDOWN, PLAIN, Style, csv, document, json
-from pytest_opprof.verdict.query import answer
-from pytest_opprof.verdict.question import Line, Question
 
 HOSTILE = "conv\x1b[2J|\n\u202e,\"'"
 

@@ -11,10 +11,10 @@ import squarify
 
 from ...ops.vocabulary import COMMUNICATION
 from ...profile.saved import OUTSIDE, SavedProfile, communicates, dtypes_of, op_of
+from ...questions import query
+from ...questions.question import Line, Question, Side, in_steps
 from ...timeline.peak import Peak
 from ...units import format_bytes, format_ns
-from ...verdict import query
-from ...verdict.question import Line, Question, Side, in_steps
 from ..hints import Hint, hints
 from ..tables import shapes_text
 from . import marks

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ...machine.ranks import MANY
+from ...questions.spread import FLOOR_NS, SHARE, TOTALS, OpTimes, Spread, Waits
 from ...units import format_change, format_ns
-from ...verdict.spread import FLOOR_NS, SHARE, TOTALS, OpTimes, Spread, Waits
 from ..spread import TITLES, Ranks, calls_table
 from . import marks
 from .heat_map import HeatMap, heat_map

@@ -16,11 +16,11 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.saved import Collective, SavedKernel, SavedOp, SavedProfile
+from pytest_opprof.questions.spread import spread
 from pytest_opprof.report.html import diff_page, history_page, profile_page, ranks_page, run_page, times
 from pytest_opprof.results.run_result import Stale
 from pytest_opprof.timeline.spans import Kind
 from pytest_opprof.verdict.compare import compare
-from pytest_opprof.verdict.spread import spread
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import Collective, SavedOp, SavedProfile
+from pytest_opprof.questions.spread import spread
 from pytest_opprof.report.html import ranks_page
-from pytest_opprof.verdict.spread import spread
 
 from .read import Page, row
 

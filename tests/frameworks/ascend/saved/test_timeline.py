@@ -13,8 +13,8 @@ from pytest_opprof.frameworks.files import formats
 from pytest_opprof.frameworks.files.options import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.profile.saved import SavedProfile
-from pytest_opprof.verdict import query
-from pytest_opprof.verdict.question import in_steps
+from pytest_opprof.questions import query
+from pytest_opprof.questions.question import in_steps
 
 from ....conftest import shared
 

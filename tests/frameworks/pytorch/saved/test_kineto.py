@@ -19,8 +19,8 @@ from pytest_opprof.frameworks.files.options import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.pytorch.saved import kineto, kineto_events, nesting
 from pytest_opprof.profile.saved import SavedKernel, SavedProfile
-from pytest_opprof.verdict import query
-from pytest_opprof.verdict.question import Question, in_steps
+from pytest_opprof.questions import query
+from pytest_opprof.questions.question import Question, in_steps
 
 from ....conftest import shared
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import OUTSIDE, Collective, SavedOp, SavedProfile
-from pytest_opprof.verdict.spread import FLOOR_NS, SHARE, Between, Group, InSteps, OpCalls, Waits, spread
+from pytest_opprof.questions.spread import FLOOR_NS, SHARE, Between, Group, InSteps, OpCalls, Waits, spread
 
 HERE = Environment((("made", "1"),), "cpu", "")
 

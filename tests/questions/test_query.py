@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import SavedKernel, SavedOp, SavedProfile, Whole
-from pytest_opprof.verdict import query
-from pytest_opprof.verdict.query import answer
-from pytest_opprof.verdict.question import COLUMNS, Line, Question, in_steps, ordering
+from pytest_opprof.questions import query
+from pytest_opprof.questions.query import answer
+from pytest_opprof.questions.question import COLUMNS, Line, Question, in_steps, ordering
 
 CONV = SavedOp("conv1", "Conv2D", "7", calls=1, device_ns=800, computation=4000, memory=100, input_dtypes=("Float32",))
 CAST = SavedOp("cast_a", "Cast", "10", calls=2, device_ns=150, host_ns=30, memory=50, input_dtypes=("DT_BF16",))
