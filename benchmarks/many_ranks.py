@@ -21,7 +21,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from pytest_opprof.cli import cluster, show_ranks
+from pytest_opprof.cli import cluster
+from pytest_opprof.cli.show.ranks import answer, page
 from pytest_opprof.frameworks.files.formats import Found
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.profile.environment import Environment
@@ -63,10 +64,10 @@ def of_all(ranks: int, output: str) -> tuple[float, int, int]:
     asked = argparse.Namespace(only_ops=None, format=form, side="auto", top=10, file=Path("traces"))
     said = ""
     if output == "page":
-        said = show_ranks.page(every, asked)
+        said = page(every, asked)
     elif every:
         with contextlib.redirect_stderr(io.StringIO()):
-            said = str(show_ranks.answer(every, asked)[0])
+            said = str(answer(every, asked)[0])
     return time.process_time() - begin, len(said), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 

@@ -18,17 +18,17 @@ from . import (
     budget,
     check,
     convert,
-    diff,
     formats,
     history,
     ops,
     report,
     selfcheck,
-    show,
     summary,
     viewer,
 )
+from .diff import command as diff
 from .remote import copied
+from .show import command as show
 
 OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 

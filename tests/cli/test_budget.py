@@ -12,7 +12,7 @@ import pytest
 from pytest_opprof.cli.main import main
 
 from ..conftest import HERE
-from .test_diff import window, write
+from .diff.test_command import window, write
 
 Run = Callable[..., "tuple[int, str, str]"]
 TRAIN = HERE / "data" / "torch-cpu" / "train_step.pt.trace.json.gz"

@@ -17,7 +17,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.sites.places import Calls, Place, Site
 
-from .test_diff import FAKE, PROFILE, window, write
+from .diff.test_command import FAKE, PROFILE, window, write
 
 KINDS: tuple[type[Opened], ...] = (Profiles, RunFile, BaselineFile)
 

@@ -8,23 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
-from ..frameworks.files import formats
-from ..profile.saved import SavedKernel, SavedProfile
-from ..questions import query
-from ..report import listing
-from ..report.tables import csv, document, json, short, style_of
-from . import reading, show_ops, show_ranks, show_times
-from .opened import Profiles, opened
-from .reading import Asked
-from .remote import location
+from ...errors import UsageError
+from ...frameworks.files import formats
+from ...profile.saved import SavedKernel, SavedProfile
+from ...questions import query
+from ...report import listing
+from ...report.tables import csv, document, json, short, style_of
+from .. import reading
+from ..opened import Profiles, opened
+from ..reading import Asked
+from ..remote import location
+from . import ops, ranks, times
 
 TAKES: Mapping[str, Sequence[str]] = {
     "output": (),
     "kernels": ("name", "type", "top", "steps", "format"),
     "breakdown": ("steps", "format"),
     "ranges": ("name", "top", "steps", "format"),
-    "": show_ops.TAKES,
+    "": ops.TAKES,
 }
 """The flag of each answer (the list of ops has none), and the flags that the answer takes beside `READS`."""
 READS = ("file", *Asked.__dataclass_fields__)
@@ -43,12 +44,12 @@ def add(commands: Any) -> None:
     show.add_argument("file", type=location, help="a profile, or a folder with one")
     reading.add_source(show)
     reading.add_on(show)
-    show_ops.add(show)
+    ops.add(show)
     lists = show.add_mutually_exclusive_group()
     kernels_help = "show kernels instead of ops: calls, total, average, launched by"
     lists.add_argument("--kernels", action="store_true", help=kernels_help)
-    show_times.add(lists)
-    show_ops.add_output(show)
+    times.add(lists)
+    ops.add_output(show)
     show.add_argument("--format", choices=listing.FORMATS, default="table")
     output_help = "write an HTML page with all rows instead"
     show.add_argument("-o", "--output", type=Path, metavar="FILE.html", help=output_help)
@@ -66,10 +67,10 @@ def _run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> bool
     profiles = opened(arguments.file, Asked.of(arguments, sites=by_site), Profiles).each
     for found, saved in profiles if by_site else ():
         reading.check_sites(found, saved)
-    together, shown = (None, range(len(profiles))) if listed else show_ranks.answer(profiles, arguments)
+    together, shown = (None, range(len(profiles))) if listed else ranks.answer(profiles, arguments)
     answers = [_answer(*profiles[index], arguments, listed) for index in shown]
     if not listed:
-        show_ops.check_matches([saved for _, saved in profiles], arguments)
+        ops.check_matches([saved for _, saved in profiles], arguments)
     if arguments.kernels:
         _check_kernels([saved for _, saved in profiles], arguments)
     if arguments.format == "json":
@@ -111,8 +112,8 @@ def _answer(found: formats.Found, saved: SavedProfile, arguments: argparse.Names
     if arguments.kernels:
         return _kernels(found, saved, arguments, whose)
     if listed:
-        return show_times.answer(found, saved, arguments, whose)
-    return show_ops.answer(found, saved, arguments, whose)
+        return times.answer(found, saved, arguments, whose)
+    return ops.answer(found, saved, arguments, whose)
 
 
 def _kernels(
@@ -127,7 +128,7 @@ def _kernels(
     if arguments.format in ("table", "markdown"):
         style = style_of(arguments.format)
         title = [style.write(str(found.place))] if whose else []
-        below = style.left_out(len(kernels) - len(table.rows), "kernel", show_ops.ALL)
+        below = style.left_out(len(kernels) - len(table.rows), "kernel", ops.ALL)
         return "\n".join([*title, style.write(nothing) if nothing else style.text(table), *below])
     if nothing and whose:
         reading.say(found, nothing)
@@ -144,7 +145,7 @@ def _check_kernels(profiles: Sequence[SavedProfile], arguments: argparse.Namespa
 
 def _kernels_asked_for(saved: SavedProfile, arguments: argparse.Namespace) -> list[SavedKernel]:
     """Return the kernels that are asked for, steps joined, the most expensive first."""
-    return query.kernels(saved, show_ops.pattern(arguments.name), arguments.type)
+    return query.kernels(saved, ops.pattern(arguments.name), arguments.type)
 
 
 def _no_kernel(every: Sequence[SavedProfile], arguments: argparse.Namespace) -> str:
@@ -155,26 +156,27 @@ def _no_kernel(every: Sequence[SavedProfile], arguments: argparse.Namespace) -> 
     given = [f"--name {arguments.name!r}"] if arguments.name is not None else []
     asked = ", ".join([*given, *(f"--op {op}" for op in arguments.type)])
     if not arguments.type:
-        known = show_ops.listed([*dict.fromkeys(short(each.name) for each in kernels)])
+        known = ops.listed([*dict.fromkeys(short(each.name) for each in kernels)])
         return f"{asked}: no kernel matches{known}"
     launching = dict.fromkeys(op for saved in every for op in query.launching(saved))
-    return f"{asked}: no kernel matches{show_ops.listed([*launching], 'Ops that launched kernels')}"
+    return f"{asked}: no kernel matches{ops.listed([*launching], 'Ops that launched kernels')}"
 
 
 def _page(arguments: argparse.Namespace) -> bool:
     # Imported here, with Jinja2 behind them.
-    from ..report.html import page, profile_page, times
+    from ...report.html import page, profile_page
+    from ...report.html import times as page_times
 
     page.check_name(arguments.output, "-o")
     asked = Asked.of(arguments, sites=arguments.rank != "all")
     (found, saved), *more = profiles = opened(arguments.file, asked, Profiles).each
     if more:
-        page.write(arguments.output, show_ranks.page(profiles, arguments), "-o")
+        page.write(arguments.output, ranks.page(profiles, arguments), "-o")
         return False
     timeline = reading.timeline_if_told(found, asked)
     if timeline and arguments.steps and not timeline.has_steps:
         reading.say(found, "the page has no timeline: the profile does not tell when its steps began")
         timeline = None
-    when = times.of(saved, timeline, is_chosen=arguments.steps is not None) if timeline else None
+    when = page_times.of(saved, timeline, is_chosen=arguments.steps is not None) if timeline else None
     page.write(arguments.output, profile_page.html(saved, str(arguments.file), when), "-o")
     return False

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
-from ..frameworks.files import formats
-from ..machine.ranks import MANY
-from ..profile.saved import SavedProfile
-from ..questions.question import Side
-from ..questions.spread import Waits, spread
-from ..report import spread as report
-from ..report.escaping import terminal
-from ..report.tables import style_of
-from . import reading
-from .remote import Url
+from ...errors import UsageError
+from ...frameworks.files import formats
+from ...machine.ranks import MANY
+from ...profile.saved import SavedProfile
+from ...questions.question import Side
+from ...questions.spread import Waits, spread
+from ...report import spread as report
+from ...report.escaping import terminal
+from ...report.tables import style_of
+from .. import reading
+from ..remote import Url
 
 
 def answer(
@@ -55,7 +55,7 @@ def answer(
 def page(profiles: Sequence[tuple[formats.Found, SavedProfile]], arguments: argparse.Namespace) -> str:
     """Return the page of all profiles together. Raises UsageError where they are not of one kind."""
     # Imported here, with Jinja2 behind it.
-    from ..report.html import ranks_page
+    from ...report.html import ranks_page
 
     source, *others = sorted({saved.source for _, saved in profiles})
     if others:

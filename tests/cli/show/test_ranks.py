@@ -11,7 +11,7 @@ import pytest
 
 from pytest_opprof.cli import main
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 RANKS = DATA / "torch-ranks"
 """Three ranks: rank 1 has one more MatMul a step, rank 2 two Casts."""
 

@@ -6,16 +6,16 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import UsageError
-from ..profile.timings import ProcessTimes, without_noise
-from ..python_calls.names import other_versions
-from ..results.judged_window import JudgedWindow
-from ..units import parse_duration, parse_share, plural
-from ..verdict.compare import compare, compare_counts_first
-from ..verdict.stored_rule import Rule, judge, unjudged
-from ..verdict.tolerances import MOST_PROCESSES, PROCESSES, STORED, Tolerances
-from ..verdict.verdicts import TimingVerdict, Verdict, undecided
-from .diff_sides import Kept, Side
+from ...errors import UsageError
+from ...profile.timings import ProcessTimes, without_noise
+from ...python_calls.names import other_versions
+from ...results.judged_window import JudgedWindow
+from ...units import parse_duration, parse_share, plural
+from ...verdict.compare import compare, compare_counts_first
+from ...verdict.stored_rule import Rule, judge, unjudged
+from ...verdict.tolerances import MOST_PROCESSES, PROCESSES, STORED, Tolerances
+from ...verdict.verdicts import TimingVerdict, Verdict, undecided
+from .sides import Kept, Side
 
 _LEAST_SHARE = 0.0025
 """Of the total: an op of a profile below it is not judged by its time."""

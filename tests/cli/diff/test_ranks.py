@@ -9,8 +9,8 @@ import pytest
 
 from pytest_opprof.cli.main import main
 
-from ..report.html.read import Page
-from .test_show_ranks import run, write_rank
+from ...report.html.read import Page
+from ..show.test_ranks import run, write_rank
 
 SAME = ("aten::mm", 1, 100)
 MORE = (SAME, ("aten::cos", 200, 50))

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ..baselines.entry import WindowBaseline, entry_of
-from ..errors import UsageError
-from ..profile.environment_json import EnvironmentJson
-from ..profile.op_counts import counts_of
-from ..profile.saved import SavedProfile
-from ..profile.timings import OUTSIDE, ProcessTimes, run_of
-from ..results.test_id import split_id
-from ..results.window_result import BODY, OpResult, WindowNumbers, total_of
-from ..units import plural
-from . import reading
-from .diff_whole import Whole, whole_of
-from .opened import BaselineFile, Opened, Profiles, RunFile, opened
-from .reading import Asked
-from .show_ranks import names_of, titles_of
+from ...baselines.entry import WindowBaseline, entry_of
+from ...errors import UsageError
+from ...profile.environment_json import EnvironmentJson
+from ...profile.op_counts import counts_of
+from ...profile.saved import SavedProfile
+from ...profile.timings import OUTSIDE, ProcessTimes, run_of
+from ...results.test_id import split_id
+from ...results.window_result import BODY, OpResult, WindowNumbers, total_of
+from ...units import plural
+from .. import reading
+from ..opened import BaselineFile, Opened, Profiles, RunFile, opened
+from ..reading import Asked
+from ..show.ranks import names_of, titles_of
+from .whole import Whole, whole_of
 
 By = Literal["type", "name", "dtype", "shape", "site"]
 

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from ..errors import UsageError
-from ..frameworks.files import formats
-from ..profile.saved import OUTSIDE, SavedProfile
-from ..report.tables import COUNT, NAME, TIME, Column, Kind, Table, json, style_of
-from ..timeline.breakdown import IDLE, Breakdown, added, breakdown
-from ..timeline.ranges import RangeTimes, ranges
-from ..timeline.spans import Kind as SpanKind
-from ..units import format_ns, format_share
-from . import reading, show_ops
+from ...errors import UsageError
+from ...frameworks.files import formats
+from ...profile.saved import OUTSIDE, SavedProfile
+from ...report.tables import COUNT, NAME, TIME, Column, Kind, Table, json, style_of
+from ...timeline.breakdown import IDLE, Breakdown, added, breakdown
+from ...timeline.ranges import RangeTimes, ranges
+from ...timeline.spans import Kind as SpanKind
+from ...units import format_ns, format_share
+from .. import reading
+from . import ops
 
 _PARTS = {
     "total_ns": "total",
@@ -70,7 +71,7 @@ def answer(
             return {**whose, "source": saved.source, "breakdown": json(_exact(rows)), "totals": totals}
         return [_exact(rows).of(whose)] if arguments.format == "csv" else _breakdown(found, saved, rows, arguments)
     marked = ranges(timeline, steps if arguments.steps else None)
-    if (pattern := show_ops.pattern(arguments.name)) is not None:
+    if (pattern := ops.pattern(arguments.name)) is not None:
         marked = [row for row in marked if pattern.search(row.name)]
     if not marked:
         raise UsageError(f"{found}: {_no_ranges(arguments)}")
@@ -83,7 +84,7 @@ def answer(
     known = [name for name in _RANGE_COLUMNS if any(getattr(row, name) is not None for row in marked)]
     columns = [Column("range", NAME), Column("calls", COUNT), *(_RANGE_COLUMNS[name] for name in known)]
     cells = [[row.name, row.calls, *(getattr(row, name) for name in known)] for row in marked]
-    below = style_of(arguments.format).left_out(number - len(marked), "range", show_ops.ALL)
+    below = style_of(arguments.format).left_out(number - len(marked), "range", ops.ALL)
     return "\n".join([_titled(found, saved, arguments, "", Table(columns, cells)), *below])
 
 

@@ -9,15 +9,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..frameworks.files import formats
-from ..profile.saved import OUTSIDE, SavedProfile, op_of
-from ..questions import query
-from ..questions.question import in_step_numbers
-from ..report.tables import NAME, RELATIVE, TIME, Column, Table
-from ..timeline.breakdown import IDLE, breakdown
-from ..timeline.ranges import ranges
-from ..units import format_ns
-from . import reading
+from ...frameworks.files import formats
+from ...profile.saved import OUTSIDE, SavedProfile, op_of
+from ...questions import query
+from ...questions.question import in_step_numbers
+from ...report.tables import NAME, RELATIVE, TIME, Column, Table
+from ...timeline.breakdown import IDLE, breakdown
+from ...timeline.ranges import ranges
+from ...units import format_ns
+from .. import reading
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     "computing_ns": ("computing", "the device computed longer"),

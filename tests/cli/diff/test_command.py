@@ -1,4 +1,4 @@
-"""``opprof diff``: runs and baseline files, with each other and with profiles. Two profiles: `test_saved`."""
+"""``opprof diff``: runs and baseline files, with each other and with profiles. Two profiles: `cli.test_saved`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from pytest_opprof.profile.saved import SavedOp, SavedProfile
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.results import run_result
 
-from ..report.html.read import Page
-from ..report.made_runs import record_of
-from ..report.made_runs import run as run_with
+from ...report.html.read import Page
+from ...report.made_runs import record_of
+from ...report.made_runs import run as run_with
 
 MACHINE = "CPU, 2 cores"
 FAKE = Environment((("fake", "1"),), "fake", "x86_64", "async")

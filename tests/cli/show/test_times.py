@@ -12,8 +12,8 @@ import pytest
 
 from pytest_opprof.cli import main
 
-from ..conftest import HERE, shared
-from ..report.html.read import Page, row
+from ...conftest import HERE, shared
+from ...report.html.read import Page, row
 
 Run = Callable[..., "tuple[int, str, str]"]
 TRAIN = HERE / "data" / "torch-cpu" / "train_step.pt.trace.json.gz"

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_opprof.cli.main import main
 
-from ..conftest import HERE, shared
-from .test_show_times import trace
+from ...conftest import HERE, shared
+from ..show.test_times import trace
 
 Run = Callable[..., "tuple[int, str, str]"]
 TRAIN = HERE / "data" / "torch-cpu" / "train_step.pt.trace.json.gz"

@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TraceError, UsageError
-from ..machine.ranks import MANY
-from ..report.colours import TextLine, show
-from ..report.tables import Style, Table, document, json, style_of
-from ..units import plural
-from . import diff_whole, reading
-from .reading import Asked
-from .remote import location
+from ...errors import TraceError, UsageError
+from ...machine.ranks import MANY
+from ...report.colours import TextLine, show
+from ...report.tables import Style, Table, document, json, style_of
+from ...units import plural
+from .. import reading
+from ..reading import Asked
+from ..remote import location
+from . import whole
 
 if TYPE_CHECKING:
-    from ..results.judged_window import JudgedWindow
-    from ..verdict.compare import Diff
-    from .diff_sides import Side
+    from ...results.judged_window import JudgedWindow
+    from ...verdict.compare import Diff
+    from .sides import Side
 
 Windows = Mapping[tuple[str, str], "JudgedWindow"]
 """By test and name; two profiles have one."""
@@ -78,10 +79,10 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     """Compare the two; return whether the second is worse."""
     # Imported here, with NumPy behind it: to show a profile needs none of it.
-    from .diff_windows import judged
+    from .windows import judged
 
     if arguments.output:
-        from ..report.html import page
+        from ...report.html import page
 
         page.check_name(arguments.output, "-o")
         if arguments.format != "table" or arguments.top is not None:
@@ -105,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> bool:
 
 def _sides(arguments: argparse.Namespace) -> tuple[Side, Side]:
     """Return the side before and the side now. Raises UsageError for options that they do not take."""
-    from .diff_sides import sides
+    from .sides import sides
 
     before, after = _files(arguments)
     alone = not after
@@ -173,7 +174,7 @@ class _OfProfiles:
 
     def write_page(self, path: Path) -> None:
         """Write the page of the comparison."""
-        from ..report.html import diff_page, page
+        from ...report.html import diff_page, page
 
         sides = [
             diff_page.Compared(
@@ -197,7 +198,7 @@ class _OfProfiles:
     def lines(self, style: Style) -> Iterator[TextLine]:
         """Yield the lines for people."""
         # Imported here, with NumPy behind it.
-        from ..report.op_table import table
+        from ...report.op_table import table
 
         before, after = self._environment(self.base), self._environment(self.now)
         yield TextLine(style.write(f"{self.base.told}  [{before}] -> {self.now.told}  [{after}]"))
@@ -240,8 +241,8 @@ class _OfProfiles:
         total = self.diff.tolerances
         limits = total.floor_ns, total.tolerance
         return (
-            diff_whole.table(self.base.whole, self.now.whole, *limits),
-            diff_whole.reason(self.base.whole, self.now.whole, *limits),
+            whole.table(self.base.whole, self.now.whole, *limits),
+            whole.reason(self.base.whole, self.now.whole, *limits),
         )
 
 
@@ -271,10 +272,10 @@ class _OfRuns:
 
     def write_page(self, path: Path) -> None:
         """Write the page of the comparison: the page of a run."""
-        from ..report.html import page, run_page
-        from ..results.run_result import run_of
-        from ..results.test_result import TestRecord, status
-        from ..results.window_result import titled
+        from ...report.html import page, run_page
+        from ...results.run_result import run_of
+        from ...results.test_result import TestRecord, status
+        from ...results.window_result import titled
 
         tests: dict[str, list[JudgedWindow]] = {}
         for (test, _), window in self.windows.items():
@@ -301,10 +302,10 @@ class _OfRuns:
     def lines(self, style: Style) -> Iterator[TextLine]:
         """Yield the lines for people."""
         # Imported here, with NumPy behind them.
-        from ..report.failure import Shown, failure
-        from ..results.test_result import WORDS, status
-        from ..results.window_result import titled
-        from ..verdict.verdicts import Verdict
+        from ...report.failure import Shown, failure
+        from ...results.test_result import WORDS, status
+        from ...results.window_result import titled
+        from ...verdict.verdicts import Verdict
 
         for before, after in self._environments():
             yield TextLine(style.write(f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}"))
@@ -338,7 +339,7 @@ class _OfRuns:
 
     def is_worse(self) -> bool:
         """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""
-        from ..verdict.verdicts import Verdict
+        from ...verdict.verdicts import Verdict
 
         windows = self.windows.values()
         worse = any(window.findings for window in windows)
@@ -373,7 +374,7 @@ class _OfRuns:
 
 def _plain(diff: Diff) -> dict[str, Any]:
     # Imported here, with NumPy behind it.
-    from ..report.op_table import changes
+    from ...report.op_table import changes
 
     return {
         "verdict": diff.worst.word,

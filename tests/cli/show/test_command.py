@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.cli import main, show
+from pytest_opprof.cli import main
+from pytest_opprof.cli.show import command as show
 from pytest_opprof.errors import UsageError
 
-PROFILE = Path(__file__).parent.parent / "data" / "torch-cuda-h200" / "eager.trace.json.gz"
+PROFILE = Path(__file__).parents[2] / "data" / "torch-cuda-h200" / "eager.trace.json.gz"
 """It has kernels, ranges and times of a device."""
 
 

@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .. import errors
-from ..errors import UsageError
-from ..frameworks.files import formats
-from ..ops import names as ops_names
-from ..ops.dtypes import is_dtype
-from ..profile.saved import OUTSIDE, SavedProfile
-from ..questions import query
-from ..questions.question import AggregateBy, Line, Question, Side, in_steps, ordering
-from ..report import listing
-from ..report.tables import Style, json, style_of
-from ..units import format_bytes, format_ns, format_share, parse_duration, plural
-from . import reading
+from ... import errors
+from ...errors import UsageError
+from ...frameworks.files import formats
+from ...ops import names as ops_names
+from ...ops.dtypes import is_dtype
+from ...profile.saved import OUTSIDE, SavedProfile
+from ...questions import query
+from ...questions.question import AggregateBy, Line, Question, Side, in_steps, ordering
+from ...report import listing
+from ...report.tables import Style, json, style_of
+from ...units import format_bytes, format_ns, format_share, parse_duration, plural
+from .. import reading
 
 _CHOOSE = ("name", "type", "input_dtype", "min_time", "max_time", "only_ops")
 """Options that choose single ops: where one is given, these are shown, else a row for each canonical op."""
