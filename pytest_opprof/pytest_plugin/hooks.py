@@ -1,7 +1,7 @@
 """The hooks of a run with ``--opprof``, in the order in which pytest calls them, and their registration.
 
 `xdist` has the two hooks of pytest-xdist. A process that another run started has the hooks of `child`, and a run that
-compares with another revision the hooks of `against`; both replace pytest's loop over tests.
+compares with another revision the hooks of `against.run`; both replace pytest's loop over tests.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def register(config: pytest.Config) -> None:
     if parent and not is_side:
         manager.register(Fresh(config, parent), "opprof-fresh")
     elif base:
-        from .against import Against
+        from .against.run import Against
 
         manager.register(Against(config, base, settings.against_python, summary), "opprof-against")
 

@@ -10,33 +10,33 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ..baselines.entry import entry_of
-from ..errors import BackendError, UsageError
-from ..processes.collection import SideTest
-from ..processes.turns import SideRun
-from ..profile.op_counts import in_all
-from ..profile.site_calls import kept_sites
-from ..profile.timings import ProcessTimes, without_noise
-from ..python_calls.causes import Before, that_grew
-from ..python_calls.counted import PythonCalls
-from ..python_calls.names import PYTHON, other_versions
-from ..report import colours
-from ..results.acceptance import TRAILER, Acceptance, accepted
-from ..results.judged_window import JudgedWindow
-from ..results.plain import converted, plain
-from ..results.test_id import function_of, split_id
-from ..results.test_result import TestRecord
-from ..results.window_result import SitesByOp, WindowResult
-from ..units import plural
-from ..verdict.compare import Diff, Row, changes, compare_counts_first
-from ..verdict.pair_rule import judge_pairs
-from ..verdict.quantities import COARSE
-from ..verdict.stored_rule import unjudged
-from ..verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
-from ..verdict.verdicts import TimingVerdict
-from .options import settings_of
-from .outcome import concluded
-from .reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
+from ...baselines.entry import entry_of
+from ...errors import BackendError, UsageError
+from ...processes.collection import SideTest
+from ...processes.turns import SideRun
+from ...profile.op_counts import in_all
+from ...profile.site_calls import kept_sites
+from ...profile.timings import ProcessTimes, without_noise
+from ...python_calls.causes import Before, that_grew
+from ...python_calls.counted import PythonCalls
+from ...python_calls.names import PYTHON, other_versions
+from ...report import colours
+from ...results.acceptance import TRAILER, Acceptance, accepted
+from ...results.judged_window import JudgedWindow
+from ...results.plain import converted, plain
+from ...results.test_id import function_of, split_id
+from ...results.test_result import TestRecord
+from ...results.window_result import SitesByOp, WindowResult
+from ...units import plural
+from ...verdict.compare import Diff, Row, changes, compare_counts_first
+from ...verdict.pair_rule import judge_pairs
+from ...verdict.quantities import COARSE
+from ...verdict.stored_rule import unjudged
+from ...verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
+from ...verdict.verdicts import TimingVerdict
+from ..options import settings_of
+from ..outcome import concluded
+from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]

@@ -15,26 +15,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from ..errors import BackendError, OpprofError, UsageError
-from ..machine.load import Watch
-from ..machine.scratch import scratch
-from ..processes import turns
-from ..processes.base import Base, messages
-from ..processes.base_cache import BaseCache
-from ..processes.base_install import KeptEnvironment, check_python, installed
-from ..processes.child import Command, interrupted_once
-from ..processes.collection import Choice, Collection, SideTest, Wanted
-from ..processes.this_run import command, say
-from ..processes.turns import SideRun, side_command
-from ..processes.worktree import Worktree, worktree
-from ..profile.op_counts import listed
-from ..report.escaping import terminal
-from ..report.summary import Summary
-from ..results.acceptance import Acceptance, lines_of, parsed, proposed
-from ..results.test_id import function_of, split_id
-from ..units import plural
-from ..verdict.coarse import PROCESSES
-from ..verdict.tolerances import CALL_PAIRS, LOOKS
+from ...errors import BackendError, OpprofError, UsageError
+from ...machine.load import Watch
+from ...machine.scratch import scratch
+from ...processes import turns
+from ...processes.base import Base, messages
+from ...processes.base_cache import BaseCache
+from ...processes.base_install import KeptEnvironment, check_python, installed
+from ...processes.child import Command, interrupted_once
+from ...processes.collection import Choice, Collection, SideTest, Wanted
+from ...processes.this_run import command, say
+from ...processes.turns import SideRun, side_command
+from ...processes.worktree import Worktree, worktree
+from ...profile.op_counts import listed
+from ...report.escaping import terminal
+from ...report.summary import Summary
+from ...results.acceptance import Acceptance, lines_of, parsed, proposed
+from ...results.test_id import function_of, split_id
+from ...units import plural
+from ...verdict.coarse import PROCESSES
+from ...verdict.tolerances import CALL_PAIRS, LOOKS
 from .pairs import Found, report_of
 
 _HERE = "the working tree"

@@ -14,8 +14,8 @@ from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.processes.collection import SideTest
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.timings import ProcessTimes
+from pytest_opprof.pytest_plugin.against.pairs import Found
 from pytest_opprof.pytest_plugin.child import side_test
-from pytest_opprof.pytest_plugin.pairs import Found
 from pytest_opprof.pytest_plugin.reruns.coarse import is_judged
 from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.python_calls.counted import PythonCalls
@@ -29,7 +29,7 @@ from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.tolerances import PAIRS
 
-from ..conftest import profile_of
+from ...conftest import profile_of
 
 SOURCE = "import pytest\n@pytest.mark.opprof(rounds=10)\ndef test_a(): pass\n"
 NS = 100_000

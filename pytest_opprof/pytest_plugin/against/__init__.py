@@ -1,0 +1,1 @@
+"""Compare with another revision: `run` starts both sides by turns, `pairs` judges each test."""
