@@ -31,6 +31,14 @@ def other_versions(before: Mapping[str, str], now: Mapping[str, str], then: str 
     return ", ".join(f"{name} {now[name]} ({then}: {before[name]})" for name in differing(before, now))
 
 
+def of_python(versions: Mapping[str, str]) -> dict[str, str]:
+    """Return Python's own version alone.
+
+    Where two environments are compared, other versions of packages are the subject; another Python has other functions.
+    """
+    return {name: version for name, version in versions.items() if name == PYTHON}
+
+
 def matching(name: str, functions: Collection[str]) -> bool:
     """Return True if a *name* in a budget matches one of the *functions*."""
     return any(fnmatchcase(each, name) for each in functions) if is_glob(name) else name in functions

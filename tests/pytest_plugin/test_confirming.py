@@ -316,6 +316,29 @@ def test_what_a_repeat_does_again_is_kept_and_what_an_import_does_once_is_left_o
     result.stdout.no_fnmatch_line("*calls of Exp*")
 
 
+def test_a_memory_peak_that_a_repeat_does_not_reach_is_kept_beside_a_change(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Garbage collection begins at another time in a repeat."""
+    body = (
+        IMPORTS.replace("launch(op)", "launch(op, nbytes=8)")
+        + "    fake.allocate({size})\n    fake.allocate(-{size})\n"
+    )
+    pytester.makepyfile(test_m=body.format(ops="", size=10**6))
+    suite("--opprof-update", "--opprof-memory")
+    pytester.makepyfile(test_m=body.format(ops="Pow", size=2 * 10**6))
+
+    def peak(size: int) -> Answer:
+        calls = {"Add": OpCounts(Range(1)), "Pow": OpCounts(Range(1), bytes=Range(8))}
+        return Answer({"body": WindowBaseline(calls, facts={"peak_memory": Range(size)})}, "")
+
+    looks(monkeypatch, peak(2 * 10**6), peak(10**6))
+    result = suite("--opprof", "--opprof-memory")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  Pow: 1 call (baseline: 0)", "  peak memory: 1.91 MiB (baseline: 977 KiB)"])
+    result.stdout.no_fnmatch_line("*left out*")
+
+
 def test_a_change_is_confirmed_by_the_repeat_where_an_import_does_the_same_op(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

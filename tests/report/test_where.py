@@ -256,6 +256,12 @@ def test_a_line_with_a_part_of_the_calls_is_told_with_its_part() -> None:
     failing = window(dict.fromkeys(ops, 5), now, dict.fromkeys(ops, 2), before)
     assert str(failing.told[0]) == "3 ops, 6 of 9 calls more from nets.py:5 in forward  `line 5`"
     assert failing.told[0].short == "3 ops +9 calls, 6 of them at nets.py:5"
+    # A line that makes few of the extra calls joins none: the ops have their own lines.
+    sites = {op: (*now[op], SiteCalls(500, (line(40 + number),))) for number, op in enumerate(ops)}
+    failing = window(dict.fromkeys(ops, 505), sites, dict.fromkeys(ops, 2), before)
+    assert [str(each) for each in failing.told] == [
+        f"{op}: 505 calls (baseline: 2), 500 more at nets.py:{40 + number}" for number, op in enumerate(ops)
+    ]
     failing = window({"Cast": 5}, {"Cast": now["Cast"]}, {"Cast": 2}, {"Cast": before["Cast"]})
     assert str(failing.told[0]) == "Cast: 5 calls (baseline: 2), 2 more at nets.py:5"
     assert failing.told[0].short == "Cast 2 -> 5, 2 more at nets.py:5"

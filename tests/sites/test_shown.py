@@ -101,6 +101,21 @@ def test_a_helper_can_be_hidden(root: Path, frames: dict[str, Frame], hide: str)
     assert [each.file for each in site.callers] == ["tests/test_model.py"]
 
 
+@pytest.mark.parametrize("forwards", ["return super().__torch_function__(f, types)", "return func(*args)"])
+def test_the_line_that_passes_every_op_of_a_class_on_is_told_as_the_way_of_the_line_that_calls_the_op(
+    root: Path, frames: dict[str, Frame], forwards: str
+) -> None:
+    path = root / "src/mylib/meta.py"
+    path.write_text(f"class Meta:\n    x = x.clone()\n    {forwards}\n")
+    forwarding = Frame(str(path), "Meta.__torch_function__", 3)
+    site = Shown(root).site([forwarding, *chain(frames, "model test")])
+    assert (site.file, site.via) == ("src/mylib/model.py", "src/mylib/meta.py:3 in Meta.__torch_function__")
+    # An op of the method itself has its own line, and so has one that nothing of the project called.
+    own = Shown(root).site([forwarding._replace(line=2), *chain(frames, "model test")])
+    assert (own.file, own.line) == ("src/mylib/meta.py", 2)
+    assert Shown(root).site([forwarding]).line == 3
+
+
 def test_a_hidden_package_is_not_named_either(root: Path, frames: dict[str, Frame]) -> None:
     site = Shown(root, hide=["einops"]).site(chain(frames, "einops other model"))
     assert site.via == "otherlib/nn/blocks.py:1 in Block.forward"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...errors import UsageError
 from ...profile.timings import ProcessTimes, without_noise
-from ...python_calls.names import other_versions
+from ...python_calls.names import of_python, other_versions
 from ...results.judged_window import JudgedWindow
 from ...units import parse_duration, parse_share, plural
 from ...verdict.compare import compare, compare_counts_first
@@ -35,7 +35,9 @@ def judged(base: Side, now: Side, arguments: argparse.Namespace) -> dict[tuple[s
     top = 0 if of_profiles else 5 if arguments.top is None else arguments.top
     found = {}
     for key, (before, after) in pairs.items():
-        done = before.entry.comparable(after.entry.python).done, after.entry.done
+        # Other versions of packages are the question itself.
+        versions = of_python(after.entry.python)
+        done = before.entry.comparable(versions).done, after.entry.done
         if of_profiles:
             timing = _of_one_process(base, now, (before, after), tolerances)
             diff = compare(*done, timing, tolerances, top, base.then(now))
@@ -44,8 +46,9 @@ def judged(base: Side, now: Side, arguments: argparse.Namespace) -> dict[tuple[s
             timing = _of_processes(before, after, rule, ignore_noise=arguments.ignore_noise)
             diff = compare_counts_first(*done, timing, tolerances, top, base.then(now))
         found[key] = JudgedWindow(after.numbers, diff=diff)
-        if why := other_versions(before.entry.python, after.entry.python):
-            found[key] = found[key].with_remark(f"calls of Python functions not compared: {why}")
+        if differ := other_versions(before.entry.python, after.entry.python):
+            are = "not compared" if other_versions(before.entry.python, versions) else "compared across versions"
+            found[key] = found[key].with_remark(f"calls of Python functions {are}: {differ}")
     return found
 
 

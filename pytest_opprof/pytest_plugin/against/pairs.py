@@ -19,7 +19,7 @@ from ...profile.site_calls import kept_sites
 from ...profile.timings import ProcessTimes, without_noise
 from ...python_calls.causes import Before, that_grew
 from ...python_calls.counted import PythonCalls
-from ...python_calls.names import PYTHON, other_versions
+from ...python_calls.names import of_python, other_versions
 from ...report import colours
 from ...results.acceptance import TRAILER, Acceptance, accepted
 from ...results.judged_window import JudgedWindow
@@ -325,13 +325,8 @@ class Found:
         return replace(window, numbers=numbers)
 
     def _judged(self, versions: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the *versions* that have to be the same on both sides for calls to be compared.
-
-        With another Python environment on one side, other versions of packages are the subject of the comparison.
-        """
-        if not self._settings.against_python:
-            return versions
-        return {name: version for name, version in versions.items() if name == PYTHON}
+        """Return the *versions* that have to be the same on both sides for calls to be compared."""
+        return of_python(versions) if self._settings.against_python else versions
 
     def acceptances(self) -> Iterator[str]:
         """Yield the effect of each acceptance, or that it had none."""

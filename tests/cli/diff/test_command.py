@@ -179,6 +179,22 @@ def test_two_versions_of_a_framework_are_compared_and_named(tmp_path: Path, caps
     assert f"? {said.rstrip()}" in text.partition("Tests")[0]  # below the headline
 
 
+def test_calls_of_python_functions_are_compared_across_versions_of_packages_but_not_of_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def calling(calls: int, python: str, lib: str) -> dict[str, Any]:
+        counted = {"functions": {"lib.f": calls}, "versions": {"python": python, "lib": lib}}
+        return window(100, 5, facts={"python_calls": [calls] * 10}, python=counted)
+
+    assert judge(tmp_path, calling(100, "3.12", "1"), calling(200, "3.12", "2")) == 1
+    out = capsys.readouterr().out
+    assert "  calls of Python functions: 200 (before: 100)\n" in out
+    assert judge(tmp_path, calling(200, "3.12", "1"), calling(200, "3.12", "2")) == 0
+    assert "t.py::a: calls of Python functions compared across versions: lib 2 (baseline: 1)" in capsys.readouterr().out
+    assert judge(tmp_path, calling(100, "3.12", "1"), calling(200, "3.13", "2")) == 0
+    assert "not compared: lib 2 (baseline: 1), python 3.13 (baseline: 3.12)" in capsys.readouterr().out
+
+
 def test_times_of_another_device_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = window(100, 5, environment={**ENVIRONMENT, "device": "other"})
     assert judge(tmp_path, window(100, 5), other) == 2

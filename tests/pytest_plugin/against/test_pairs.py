@@ -346,6 +346,36 @@ def took(run: Pairs, cpu_ms: int, wall_ms: int = 0, rounds: int = 1, calls: int 
     return SideRun([run.test], {run.test: run.reports(made)})
 
 
+def calling(calls: int, lib: str = "1") -> PythonCalls:
+    return PythonCalls(functions={"model.kind": calls}, own=("model.kind",), versions={"python": "3.12", "lib": lib})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "python", "said"),
+    [
+        (calling(31), calling(150_049), "", "`model.kind` is called 150,049 times (main: 31)"),
+        (calling(150_000), calling(150_049), "", ""),  # too few to take that time
+        (None, calling(150_049), "", ""),
+        (calling(31), PythonCalls(uncounted="cProfile holds it"), "", ""),
+        (calling(31, lib="0"), calling(150_049), "", ""),
+        (calling(31, lib="0"), calling(150_049), "old/bin/python", "`model.kind` is called 150,049 times (main: 31)"),
+    ],
+)
+def test_a_slow_test_names_the_functions_that_are_called_more_often_than_at_the_revision(
+    pairs: Run, before: PythonCalls | None, now: PythonCalls, python: str, said: str
+) -> None:
+    run = pairs(source=ONE)
+    run.found._settings = replace(run.found._settings, against_python=python)
+    run.add(took(run, 12), took(run, 3900))
+    confirmed(run, 3900, 3900, 3900)
+    explained = {"cpu_time": "97% of the time is at model.py:2 in kind"}
+    run.found.locate(
+        [[run.described]], [took(run, 12, python=before), took(run, 3900, python=now, explained=explained)]
+    )
+    lines = explained["cpu_time"] + (f"; {said}" if said else "")
+    assert f"\n    {lines}\n" in run.report().longreprtext
+
+
 ONE = "import pytest\n@pytest.mark.opprof\ndef test_a(): pass\n"
 
 

@@ -151,12 +151,15 @@ def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pyte
     repository.makepyfile(test_m="from model import step\ndef test_a(): step()\ndef test_b(): pass\n")
     model(repository, "sum(range(10))")
     git(repository, "commit", "-qam", "no op")
-    model(repository, "sum(range(20_000_000))")
+    (repository.path / "model" / "__init__.py").write_text(
+        "def kind(n): return 1 if n < 2 else max(kind(n - 1), kind(n - 2))\ndef step(): kind(24)\n"
+    )
     result = run(repository)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.re_match_lines(
         [
             r"  CPU time: \S+ m?s \(HEAD: .*\), x\d+; no op ran in it",
+            r"    .*calls `model.kind` once \(150,049 in all, HEAD: 0\).*",
             r"opprof: 2 tests measured, 1 ok, 1 slower, 2 by time alone .*, times judged coarsely",
         ]
     )
