@@ -20,7 +20,8 @@ _BEFORE = "For the closest previous key:"
 _MADE_ANEW = "another function is defined there each time"
 # Characters of a reason: the types of a model's parameters were 9,500.
 _LONGEST = 300
-_NOISE = re.compile(r"https?://\S+")
+# Addresses of objects would make one reason many.
+_NOISE = re.compile(r"https?://\S+| at 0x[0-9a-f]+")
 # Called with a function and its line, and the reason.
 Missed = Callable[[str, str], None]
 
