@@ -175,6 +175,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("opprof_sites_hide", "files or folders of helpers: the lines that call them are shown", type="args")
 
 
+# The options of pytest that run no test.
+_SHOWS = ("collectonly", "help", "markers", "showfixtures", "show_fixtures_per_test")
+
+
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
     """Set the variables that PyTorch, CUDA and torch_npu read at their first import, which a conftest.py may
     trigger.
@@ -186,8 +190,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     if options.opprof_against:
         from .processes.parent import VARIABLE
 
-        shows = ("collectonly", "help", "markers", "showfixtures", "show_fixtures_per_test")
-        if VARIABLE not in os.environ and not any(getattr(options, each, False) for each in shows):
+        if VARIABLE not in os.environ and not any(getattr(options, each, False) for each in _SHOWS):
             options.noconftest |= _knows_all(early_config, parser, args)
     if _is_active(options, early_config):
         # Without it the C++ kernels that torch.compile makes are not in any profile.
@@ -235,8 +238,10 @@ def pytest_configure(config: pytest.Config) -> None:
                 " against-python against-install against-tests"
             ).split()
             if getattr(config.option, f"opprof_{flag.replace('-', '_')}")
+            # Of addopts in the ini file a run without --opprof is no mistake.
+            and any(str(each).partition("=")[0] == f"--opprof-{flag}" for each in config.invocation_params.args)
         ]
-        if idle:
+        if idle and not any(getattr(config.option, each, False) for each in _SHOWS):
             needs = "--opprof-against=REV" if idle[0].startswith("against") else "--opprof"
             raise pytest.UsageError(f"--opprof-{idle[0]} does nothing without {needs}")
         return

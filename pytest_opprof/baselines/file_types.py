@@ -47,10 +47,7 @@ class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     ] = {}
     compiled_anew: Annotated[
         bool,
-        Meta(
-            description="Whether `recompilations` also counts a run that compiled all functions anew: an earlier test"
-            " hides none."
-        ),
+        Meta(description="Whether `recompilations` also counts a run in which all functions were compiled anew."),
     ] = False
     warm: Annotated[
         KeptWindow | UnsetType,

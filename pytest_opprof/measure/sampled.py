@@ -23,8 +23,6 @@ _LINES = 2
 # A line that calls code with this share of the time is reported if no line takes as much itself: 84 % of a parser's
 # time was in a copy that one line makes, and each line of the copy took less than 40 %.
 _MOST = 0.5
-# The most frames of a recursion that are read.
-_DEEP = 500
 # Python hands its lock over after this time; by default after 5 ms, which gave 20 samples in 100 ms.
 _SWITCH_S = 0.000_5
 
@@ -50,15 +48,15 @@ class Sampler:
         """The time of each line of the program, with the time of all that it called."""
         self._depth = Counter[Frame]()
         """That time, times the number of the program's lines that led to the line."""
-        self._recursive = set[tuple[str, str]]()
-        """Functions that called themselves, also through others: the line that calls one from outside is the cause."""
+        self._recursive = set[Frame]()
+        """Lines of functions that called themselves: the line that calls one from outside is the cause."""
         self._inside: dict[Frame, Counter[Frame]] = {}
         """By line of the program: the innermost lines of packages that it called, which are not shown as its own."""
         self._switch_s = sys.getswitchinterval()
 
     def __enter__(self) -> Sampler:
-        sys.setswitchinterval(_SWITCH_S)
         self._thread.start()
+        sys.setswitchinterval(_SWITCH_S)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -72,25 +70,29 @@ class Sampler:
             frame: FrameType | None = sys._current_frames().get(self._of)
             inside = None
             chain: list[Frame] = []
-            while frame is not None and len(chain) < _DEEP:
+            codes: list[int] = []
+            while frame is not None:
                 if self._is_own(frame.f_code.co_filename):
                     chain.append(_line(frame))
+                    codes.append(id(frame.f_code))
                 elif not chain and inside is None and kinds[frame.f_code.co_filename] is Kind.TRACED:
                     inside = _line(frame)
                 frame = frame.f_back
             now_ns = self._clock_ns()
-            self._add(chain, inside, now_ns - last_ns)
+            self._add(chain, codes, inside, now_ns - last_ns)
             last_ns, frame = now_ns, None
             self.looks += 1
 
-    def _add(self, chain: Sequence[Frame], inside: Frame | None, ns: int) -> None:
-        """Add a sample: the program's lines, the innermost first, and a package's line that the first one called."""
+    def _add(self, chain: Sequence[Frame], codes: Sequence[int], inside: Frame | None, ns: int) -> None:
+        """Add a sample: the program's lines, the innermost first, with the identity of their code, and a package's
+        line that the first one called.
+        """
         line = chain[0] if chain else None
         self._at[line] += ns
         if line and inside:
             self._inside.setdefault(line, Counter())[inside] += ns
-        functions = Counter(each[:2] for each in chain)
-        self._recursive.update(each for each, number in functions.items() if number > 1)
+        often = {code for code, number in Counter(codes).items() if number > 1}
+        self._recursive.update(each for each, code in zip(chain, codes) if code in often)
         # In a recursion a line counts once, where it is first.
         for each, depth in {each: depth for depth, each in reversed([*enumerate(reversed(chain))])}.items():
             self._below[each] += ns
@@ -106,7 +108,7 @@ class Sampler:
         """
         total = sum(self._at.values())
         most_at = max((ns for line, ns in self._at.items() if line is not None), default=0)
-        around = [line for line, ns in self._below.items() if ns >= _MOST * total and line[:2] not in self._recursive]
+        around = [line for line, ns in self._below.items() if ns >= _MOST * total and line not in self._recursive]
         if around and most_at < _MOST * total:
             cause = max(around, key=lambda line: self._depth[line] / self._below[line])
             site = self._shown.site([cause])

@@ -410,8 +410,8 @@ class _Window:
         ops, facts = in_all([entry.done for entry in self._seen])
         vary = self.result.vary | {op: each for op, each in ops.items() if each.some_vary}
         facts_vary = {name: each for name, each in facts.items() if each.varies}
-        if self._anew is not None and self._anew.most > facts[RECOMPILATIONS].most:
-            facts_vary[RECOMPILATIONS] = self._anew
+        if self._anew is not None:  # on workers of xdist another test ran before in each process
+            facts_vary[RECOMPILATIONS] = Range(max(self._anew.most, facts[RECOMPILATIONS].most))
         self.test.windows[self._index] = replace(
             self.result, vary=vary, facts_vary=facts_vary, compiled_anew=self._anew is not None
         )

@@ -16,6 +16,8 @@ ARGUMENTS = "opprof-arguments"
 CORE = pytest.StashKey[Core]()
 # Whether another run requests source lines from this one.
 SITES = pytest.StashKey[bool]()
+# Whether another run requests why its tests are slow.
+SLOW = pytest.StashKey[bool]()
 # Whether another run requests CPU time in one thread from this one.
 ONE_THREAD = pytest.StashKey[bool]()
 # Whether another run requests only the calls of Python functions, in the one run of a body.

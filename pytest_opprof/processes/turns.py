@@ -65,19 +65,18 @@ class Running:
 def run_at_once(
     pairs: Sequence[tuple[Sequence[Command], Choose]],
     swapped: bool,
-    sites: bool = False,
-    one_thread: bool = False,
+    told: Mapping[str, bool] = {},
 ) -> list[SideRun]:
     """Run several pairs of sides at the same time, each with its own tests, and return the results of both sides.
 
     Raises BackendError like `run`, for the first pair that cannot be run.
     """
     if len(pairs) == 1:
-        return run(*pairs[0], swapped, sites, one_thread=one_thread)
+        return run(*pairs[0], swapped, told)
     running = Running()
     with ThreadPoolExecutor(len(pairs)) as executor:
         try:
-            futures = [executor.submit(run, *pair, swapped, sites, running) for pair in pairs]
+            futures = [executor.submit(run, *pair, swapped, told, running) for pair in pairs]
             ran = [future.result() for future in futures]
         except BaseException:
             running.end()
@@ -102,19 +101,18 @@ def run(
     sides: Sequence[Command],
     wanted: Choose,
     swapped: bool,
-    sites: bool = False,
+    told: Mapping[str, bool] = {},
     running: Running | None = None,
-    one_thread: bool = False,
 ) -> list[SideRun]:
     """Run the *wanted* tests on the *sides* that have them, by turns; *swapped*: the second one goes first.
 
-    *sites*: record source lines; *running*: the other pairs that run at the same time; *one_thread*: all of it in one
-    thread, for its CPU time.
+    *running*: the other pairs that run at the same time. *told*: ``sites``: record source lines; ``slow``: also count
+    calls of Python functions, to explain a test's time; ``one_thread``: all of it in one thread, for its CPU time.
 
     Raises BackendError, with the reason, if a side ends early, hangs, or imports packages from elsewhere. Both
     processes are gone when this returns.
     """
-    told = {"sites": sites, "one_thread": one_thread}
+    told = {"sites": False, "slow": False, "one_thread": False, **told}
     commands = [
         replace(side, told={**side.told, **told, "describes": side is sides[-1] and not isinstance(wanted, Wanted)})
         for side in sides

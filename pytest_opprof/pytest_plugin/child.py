@@ -27,6 +27,7 @@ from ..results.test_id import id_of
 from ..results.test_result import TestRecord
 from ..verdict.coarse import Coarse
 from ..verdict.tolerances import LEAST_ROUNDS
+from .fixture import compiling
 from .options import SETTINGS, settings_of
 from .test_run import TestRun
 
@@ -73,6 +74,9 @@ class Fresh:
             # the next request.
             last = found[-1].parent if found and asked["stays"] else None
             for item, following in zip(found, [*found[1:], last]):
+                if asked.get("anew", False) and not compiling(TestRun.of(item)):
+                    answers[id_of(item)] = Measured(why="no framework can forget the functions that it compiled")
+                    continue
                 self._answer = answers[id_of(item)] = Measured()
                 self._config.stash[SITES] = id_of(item) in asked["sites"]
                 self._config.stash[COLD] = id_of(item) in asked["cold"]

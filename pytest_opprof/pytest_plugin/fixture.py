@@ -38,23 +38,32 @@ TURN = pytest.StashKey[Callable[[], None]]()
 MEASURING = "opprof-measuring"
 
 
+def compiling(test: TestRun) -> list[Backend]:
+    """Return the backends in use of which *test* may compile functions again, and that can forget these."""
+    return [each for each in _backends_of(test) if each.forgets_compiled and each.in_use()]
+
+
+def _backends_of(test: TestRun) -> list[Backend]:
+    cache, named = test.item.config.stash.setdefault(BACKENDS, {}), test.plan.backends
+    if named not in cache:
+        cache[named] = load_all(named)
+    return cache[named]
+
+
 def measurement_of(test: TestRun) -> Measurement:
     """Return the measurement of *test*, made at the first call. Raises UsageError and BackendError."""
     if test.measurement is None:
         config, plan = test.item.config, test.plan
-        settings, cache = settings_of(config), config.stash.setdefault(BACKENDS, {})
-        if plan.backends not in cache:
-            cache[plan.backends] = load_all(plan.backends)
-        for backend in cache[plan.backends]:
+        settings, backends = settings_of(config), _backends_of(test)
+        for backend in backends:
             with failures_of(backend):
                 backend.begin_test()
         if config.stash.get(ANEW, False):
-            forgot = [backend.forget_compiled() for backend in cache[plan.backends]]
-            if not any(forgot):
-                raise BackendError("no framework of this test can forget the functions that it compiled")
+            for backend in compiling(test):
+                backend.forget_compiled()
         judges = config.pluginmanager.hasplugin(MEASURING)
         shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
-        test.measurement = Measurement(plan, cache[plan.backends], settings.aliases, judges, shown)
+        test.measurement = Measurement(plan, backends, settings.aliases, judges, shown)
         # A rank's tests are not re-run in another process, and their times are not judged, so the one run records
         # source lines.
         on_ranks = not settings.rank.is_alone and not plan.budget.limits_time

@@ -24,7 +24,7 @@ from ..processes.base import base_of
 from ..processes.parent import Parent
 from ..processes.pool import Pool
 from ..processes.ranks import Ranks
-from ..processes.this_run import CORE, ONE_THREAD, SITES
+from ..processes.this_run import CORE, ONE_THREAD, SITES, SLOW
 from ..report.summary import Summary
 from ..results.test_id import id_of
 from ..sites.code import kinds
@@ -87,6 +87,7 @@ def register(config: pytest.Config) -> None:
         manager.register(side, "opprof-side")  # before the hooks that read marks: it chooses the tests
         config.stash[TURN] = side.turn
         config.stash[SITES] = parent.told["sites"]
+        config.stash[SLOW] = parent.told["slow"]
         config.stash[ONE_THREAD] = parent.told["one_thread"]
     manager.register(Hooks(config, collected, summary, measuring, closing, in_step), MEASURING)
     if settings.rank.rank:

@@ -124,7 +124,8 @@ def that_grew(before: Before, now: PythonCalls) -> list[Cause]:
 def most_called(now: PythonCalls) -> list[Cause]:
     """Return the function that is called most often, one of the project if there is one; none of a few calls."""
     every = {name: calls for name, calls in now.functions.items() if calls >= MANY_CALLS and not _is_inside(name)}
-    own = [name for name in now.own if name in every]
+    at_least = _NOTABLE * max(every.values(), default=0)
+    own = [name for name in now.own if every.get(name, -1) >= at_least]
     most = max(own or every, key=every.__getitem__, default=None)
     return [Cause(_without_line(most, None, now))] if most else []
 

@@ -15,7 +15,7 @@ from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import ProcessTimes
 from ..python_calls import causes
-from ..python_calls.names import PREFIX
+from ..python_calls.names import PREFIX, matching
 from ..sites.match import Grown, grown, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
@@ -191,7 +191,7 @@ class JudgedWindow:
         found, told = [], set[str]()
         for each in findings:
             of = each.op or each.rule
-            explained = self.compiled_again if of in COMPILATIONS else [self.numbers.explained.get(of, "")]
+            explained = self.compiled_again if matching(of, COMPILATIONS) else [self.numbers.explained.get(of, "")]
             in_python = self._python_causes(each)
             why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
             told.update(why)
@@ -246,7 +246,7 @@ class JudgedWindow:
         compiles_more = self.diff is None or any(
             row.op in COMPILATIONS and row.verdict.does_more for row in self.diff.rows
         )
-        fails = not {each.op or each.rule for each in self.findings}.isdisjoint(COMPILATIONS)
+        fails = any(matching(each.op or each.rule, COMPILATIONS) for each in self.findings)
         of_backend = [each.text for each in self.numbers.remarks if each.about != "compilations"]
         said_by_backend = (*of_backend, *(self.compiled_again if compiles_more and not fails else ()), *self.said)
         if self.diff is None:

@@ -350,13 +350,13 @@ def excuse(
     *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
     depends on the tests before it. Since a change may have added exactly that work, the second look excuses an op only
     if it matches the *repeat* of the baseline's test exactly. If the baseline holds work of a first use itself, its
-    calls *alone* in a process decide, where they are known. Of the ops and facts in *certain*, no test that ran before
-    hid work from the baseline.
+    calls *alone* in a process decide, where they are known. Of the facts in *certain*, no test that ran before hid work
+    from the baseline.
     """
     first = changes(base, looks[0], tolerances)
     if not any(verdict.is_regression for verdict in first.values()):
         return "in a fresh process it stays within the baseline"
-    if any(first[op].is_regression for op in certain if op in first):
+    if any(op in first and first[op].is_regression for op in certain):
         return ""
     if alone is not None:
         beyond = any(verdict.is_regression for verdict in changes(alone, looks[0], tolerances).values())

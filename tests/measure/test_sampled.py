@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -61,6 +62,13 @@ def test_the_line_of_a_package_is_told_beside_the_line_that_called_it(
 
 
 def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes_most_itself() -> None:
+    code = {name: number for number, name in enumerate(("copy", "step", "test"))}
+
+    def add(chain: Sequence[str], ns: int) -> None:
+        lines = [each.split(":") for each in chain]
+        frames = [Frame(f"{name}.py", "forward", int(line)) for name, line in lines]  # functions of one name
+        sampler._add(frames, [code[name] for name, _ in lines], None, ns)
+
     chains = {
         # The innermost first: half of the copy is in each of two lines, and it calls itself.
         ("copy:1", "step:5", "test:9"): 40,
@@ -69,16 +77,14 @@ def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes
     }
     sampler = Sampler(Shown(HERE.parent))
     for chain, ns in chains.items():
-        sampler._add(
-            [Frame(f"{file}.py", file, int(line)) for file, line in (each.split(":") for each in chain)], None, ns
-        )
+        add(chain, ns)
     below, *at = sampler.lines()
-    assert below.startswith("84% of the time is below step.py:5 in step")
+    assert below.startswith("84% of the time is below step.py:5 in forward")
     assert [each.split(" in ")[0] for each in at] == [
         "44% of the time is at copy.py:2",
         "40% of the time is at copy.py:1",
     ]
-    sampler._add([Frame("copy.py", "copy", 2)], None, 80)
+    add(["copy:2"], 80)
     assert [each.split(" in ")[0] for each in sampler.lines()] == [
         "69% of the time is at copy.py:2",
         "22% of the time is at copy.py:1",

@@ -73,6 +73,10 @@ def test_a_flag_that_would_do_nothing_says_so(pytester: pytest.Pytester, suite: 
     result = suite(flag)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{flag.split('=')[0]} does nothing without {needs}"])
+    # Of the ini file it is for the runs with --opprof.
+    pytester.makeini(f"[pytest]\naddopts = {flag}\n")
+    suite().assert_outcomes(passed=1)
+    assert suite(flag, "--markers").ret == 0
 
 
 @pytest.mark.parametrize("flags", [["--opprof-timing=sync"], ["-o", "opprof_timing=sync"]])

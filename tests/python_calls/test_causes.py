@@ -110,6 +110,8 @@ def test_the_function_that_is_called_most_is_named_the_projects_own_first():
     functions = {"builtins.len": 9_000, "lib.kind": 2_000, "lib.scan": 1_500}
     now = PythonCalls(functions=functions, own=("lib.kind", "lib.scan"))
     assert [each.text for each in causes.most_called(now)] == ["`lib.kind` is called 2,000 times"]
+    few = structs.replace(now, functions={**functions, "pkg.parse": 2_000_000})  # a share of 0.1 %
+    assert [each.text for each in causes.most_called(few)] == ["`pkg.parse` is called 2,000,000 times"]
     other = structs.replace(now, own=())
     assert [each.text for each in causes.most_called(other)] == ["`builtins.len` is called 9,000 times"]
     assert causes.most_called(PythonCalls(functions={"lib.kind": 999})) == []

@@ -59,6 +59,8 @@ class Backend(ABC):
     """Whether its logs have source lines if `Options.chains` requests them."""
     sites_hint: str = ""
     """The ops without source lines in its logs, with a remedy: "graphs have to be compiled in the test"."""
+    forgets_compiled: bool = False
+    """Whether it counts functions compiled again (``recompilations``) and can `forget_compiled`."""
     vocabulary: Mapping[str, str] = {}
     """Raw names that `ops.tables` does not have, separated by blanks, by canonical op."""
 
@@ -93,12 +95,11 @@ class Backend(ABC):
     def begin_test(self) -> None:  # noqa: B027  # there may be nothing to do
         """Forget an earlier test's leftovers, if they could change the recording of this test."""
 
-    def forget_compiled(self) -> bool:
-        """Forget all compiled functions, so that a test compiles them again. Return False if that is impossible.
+    def forget_compiled(self) -> None:  # noqa: B027  # there may be nothing to forget
+        """Forget all compiled functions, so that a test compiles them again, if `forgets_compiled`.
 
         An update runs each test once like this, since functions that an earlier test compiled are not compiled again.
         """
-        return False
 
     def blind(self) -> str | None:
         """Return why an empty log would prove nothing, or None if it proves that nothing ran."""

@@ -210,7 +210,7 @@ class Against:
         ids = [test.nodeid for test in tests]
         found.check_complete(ids)
         found.check_compared(ids)
-        self._locate(sides, tests, found)
+        self._locate(sides, tests, found, slow=True)
         return found
 
     def _say_pair(self, number: int, tests: Sequence[SideTest], estimate: str = "") -> None:
@@ -284,9 +284,18 @@ class Against:
         tree.restore({Path(test.file) for test in asked if test.nodeid in kept})
 
     def _locate(
-        self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], found: Found, why: str = ""
+        self,
+        sides: Sequence[Sequence[Command]],
+        tests: Sequence[SideTest],
+        found: Found,
+        why: str = "",
+        *,
+        slow: bool = False,
     ) -> None:
-        """Look up the source lines of tests that fail for their work; *why*: another purpose of the pair."""
+        """Look up the source lines of tests that fail for their work; *why*: another purpose of the pair.
+
+        *slow*: those that are left fail for their time.
+        """
         groups = found.alike([test for test in tests if found.asks_for_lines(test)])
         if not groups:
             return
@@ -294,7 +303,9 @@ class Against:
         of = f" of {every}, one for each group of parameters with the same change" if len(failing) < every else ""
         say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}{of}, {why}to look up source lines")
         shards = self._wanted(_shards(failing, len(sides)))
-        found.locate(groups, turns.run_at_once([*zip(sides, shards)], swapped=False, sites=True))
+        found.locate(
+            groups, turns.run_at_once([*zip(sides, shards)], swapped=False, told={"sites": True, "slow": slow})
+        )
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[SideTest], found: Found) -> None:
         """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""
@@ -312,7 +323,7 @@ class Against:
             )
             watch = Watch()
             wanted = Wanted([test.nodeid for test in tests], self._everything)
-            pair = turns.run_at_once([(sides, wanted)], bool(number % 2), one_thread=True)
+            pair = turns.run_at_once([(sides, wanted)], bool(number % 2), {"one_thread": True})
             found.add_coarse(pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 

@@ -13,7 +13,7 @@ from ...baselines.store import Store
 from ...measure.plan import Settings, TestPlan
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
-from ...processes.this_run import SITES
+from ...processes.this_run import SITES, SLOW
 from ...profile.op_profile import OpProfile
 from ...profile.site_calls import site_calls
 from ...python_calls import causes
@@ -142,7 +142,7 @@ class Causes:
         """
         if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
             # Another process judges, and requests the lines of failing tests.
-            lines, counted = sample(), count()
+            lines, counted = sample(), count() if self._config.stash.get(SLOW, False) else {}
             windows = [
                 each
                 if each.numbers.python

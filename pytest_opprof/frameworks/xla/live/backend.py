@@ -47,6 +47,7 @@ class JaxBackend(Backend):
 
     name = "jax"
     tells_sites = True
+    forgets_compiled = True
     hint = "JAX is recorded on the CPU (JAX_PLATFORMS=cpu)"
 
     def __init__(self) -> None:
@@ -175,14 +176,11 @@ class JaxBackend(Backend):
         if self.in_use():
             self._misses.listen()
 
-    def forget_compiled(self) -> bool:
+    def forget_compiled(self) -> None:
         """Clear JAX's caches."""
-        if not is_started():
-            return False
         import jax
 
         jax.clear_caches()
-        return True
 
     def rank(self) -> tuple[int, int] | None:
         """Return rank and size from jax.distributed, if it is initialised."""

@@ -189,6 +189,37 @@ def test_an_update_counts_what_an_earlier_test_had_compiled_so_that_nothing_excu
     )
 
 
+def test_what_only_a_first_use_compiles_again_passes_in_another_order(pytester: pytest.Pytester, run: Run) -> None:
+    """An update clears JAX's caches, not those of the code under test."""
+    pytester.makepyfile(
+        test_cached="""
+        import functools
+        import jax, jax.numpy as jnp
+
+        @jax.jit
+        def layer(x):
+            return x * 2 + 1
+
+        @functools.cache
+        def layers():
+            return [layer(jnp.zeros(n)) for n in (2, 3, 4)]
+
+        def test_first():
+            layers()
+
+        def test_second():
+            layers()
+            layer(jnp.ones(5))
+        """
+    )
+    run("--opprof-all", "--opprof-update", "--opprof-noise=ignore").assert_outcomes(passed=2)
+    result = run("--opprof-all", "-k", "second", "--opprof-noise=ignore")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["*functions compiled again: 3 (baseline: 0)*but its second run in a process matches *"]
+    )
+
+
 def test_numpy_and_jax_in_one_test(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(
         """
