@@ -69,10 +69,20 @@ OpSites = Mapping[Site, Calls]
 WindowSites = Mapping[str, OpSites]
 
 
+# The methods through which a subclass of Tensor or of ndarray gets each op. All ops of MONAI come from one line in one.
+_DISPATCH = frozenset(["__torch_function__", "__torch_dispatch__", "__array_function__", "__array_ufunc__"])
+
+
+def passes_on(function: str, text: str) -> bool:
+    """Return True if a line passes every op of a class on: the line that calls the op is the cause."""
+    return function.rpartition(".")[2] in _DISPATCH and ("super(" in text or "func(" in text)
+
+
 def near(sites: OpSites) -> OpSites:
-    """Return *sites* with only the innermost frames of their chains."""
+    """Return *sites* with only the innermost frames of their chains, without those that pass every op on."""
     found: dict[Site, Calls] = {}
     for site, calls in sites.items():
-        inner = Site(site.chain[:MOST_FRAMES], site.is_backward)
+        chain = [each for each in site.chain if not passes_on(each.function, each.text)]
+        inner = Site(tuple(chain or site.chain)[:MOST_FRAMES], site.is_backward)
         found[inner] = Calls.total([calls, found[inner]]) if inner in found else calls
     return found

@@ -11,9 +11,7 @@ from typing import NamedTuple
 from ..errors import UsageError
 from .chains import Frame
 from .code import first_part, in_package, is_test_tool
-
-# The methods through which a subclass of Tensor or of ndarray gets each op. All ops of MONAI come from one line in one.
-_DISPATCH = frozenset(["__torch_function__", "__torch_dispatch__", "__array_function__", "__array_ufunc__"])
+from .places import passes_on
 
 
 class Site(NamedTuple):
@@ -83,7 +81,7 @@ class Shown:
         inside: Site | None = None
         for frame in frames:
             file = self._file(frame.file)
-            if file.is_shown and not _forwards(frame):
+            if file.is_shown and not passes_on(frame.function, _text(frame)):
                 sites.append(_site(file, frame, "" if inside is None else str(inside)))
                 inside = None
             elif inside is None and not file.is_hidden:
@@ -140,11 +138,6 @@ def _path(given: str) -> str:
 
 def _names(path: str, file: str) -> bool:
     return file in (path, f"{path}.py") or file.startswith(f"{path}/")
-
-
-def _forwards(frame: Frame) -> bool:
-    """Return True if a line passes every op of a class on: the line that calls the op is the cause."""
-    return frame.function.rpartition(".")[2] in _DISPATCH and any(each in _text(frame) for each in ("super()", "func("))
 
 
 def _text(frame: Frame) -> str:

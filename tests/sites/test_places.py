@@ -32,3 +32,12 @@ def test_chains_of_code_that_calls_itself_are_cut_and_counted_together() -> None
         Site((step, again)): Calls(1, 2),
         Site((step, *[again] * (MOST_FRAMES - 1))): Calls(2, 4),
     }
+
+
+def test_sites_that_were_kept_with_the_line_that_passes_every_op_on_are_those_of_the_lines_that_call_the_op() -> None:
+    forwards = Place("meta.py", "Meta.__array_ufunc__", "return super().__array_ufunc__(ufunc, method, *inputs)")
+    model, test = Place("model.py", "step", "x + 1"), Place("test_m.py", "test_a", "step(x)")
+    kept = {Site((forwards, model, test), False): Calls(2, 2), Site((model, test), False): Calls(1, 1)}
+    assert near(kept) == {Site((model, test), False): Calls(3, 3)}
+    alone = {Site((forwards,), False): Calls(1, 1)}
+    assert near(alone) == alone
