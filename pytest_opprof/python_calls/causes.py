@@ -122,12 +122,22 @@ def that_grew(before: Before, now: PythonCalls) -> list[Cause]:
 
 
 def most_called(now: PythonCalls) -> list[Cause]:
-    """Return the function that is called most often, one of the project if there is one; none of a few calls."""
+    """Return the function that is called most often, with the line that makes most of its calls, if known; none of a
+    few calls.
+
+    A function of the project comes first.
+    """
     every = {name: calls for name, calls in now.functions.items() if calls >= MANY_CALLS and not _is_inside(name)}
     at_least = _NOTABLE * max(every.values(), default=0)
     own = [name for name in now.own if every.get(name, -1) >= at_least]
     most = max(own or every, key=every.__getitem__, default=None)
-    return [Cause(_without_line(most, None, now))] if most else []
+    if most is None:
+        return []
+    edges = [each for each in now.lines if each.function == most and each.direct]
+    edge = max(edges, key=lambda each: each.calls, default=None)
+    if edge is None or 2 * edge.calls < every[most]:
+        return [Cause(_without_line(most, None, now))]
+    return [Cause(f"`{_function(edge)}` at {_at(edge)} calls {_times(most, edge.calls, None)}", edge.line)]
 
 
 def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:

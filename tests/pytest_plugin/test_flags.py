@@ -68,15 +68,17 @@ def test_a_value_that_means_nothing_stops_the_run(
         ("--opprof-against-tests=here", "--opprof-against=REV"),
     ],
 )
-def test_a_flag_that_would_do_nothing_says_so(pytester: pytest.Pytester, suite: Suite, flag: str, needs: str) -> None:
+def test_a_flag_that_would_do_nothing_says_so(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, flag: str, needs: str
+) -> None:
     pytester.makepyfile(OVER)
     result = suite(flag)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{flag.split('=')[0]} does nothing without {needs}"])
-    # Of the ini file it is for the runs with --opprof.
-    pytester.makeini(f"[pytest]\naddopts = {flag}\n")
-    suite().assert_outcomes(passed=1)
     assert suite(flag, "--markers").ret == 0
+    # Of addopts it is for the runs with --opprof.
+    monkeypatch.setenv("PYTEST_ADDOPTS", flag)
+    suite().assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("flags", [["--opprof-timing=sync"], ["-o", "opprof_timing=sync"]])

@@ -115,6 +115,12 @@ def test_the_function_that_is_called_most_is_named_the_projects_own_first():
     other = structs.replace(now, own=())
     assert [each.text for each in causes.most_called(other)] == ["`builtins.len` is called 9,000 times"]
     assert causes.most_called(PythonCalls(functions={"lib.kind": 999})) == []
+    at = structs.replace(now, lines=(edge(3, "step", "lib.kind", 1_000), edge(4, "step", "lib.kind", 999)))
+    assert [each.text for each in causes.most_called(at)] == [
+        "`step` at tokenization.py:3 calls `lib.kind` 1,000 times"
+    ]
+    few = structs.replace(now, lines=(edge(4, "step", "lib.kind", 999),))
+    assert [each.text for each in causes.most_called(few)] == ["`lib.kind` is called 2,000 times"]
 
 
 def test_functions_that_grew_by_fewer_calls_than_a_slow_test_needs_are_no_cause():
