@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 HERE = "torch-2.13.0-cpu-x86_64"
-Tests = Mapping[str, Mapping[str, object]]
+OfTests = Mapping[str, Mapping[str, object]]
 
 
-def calls_file(tests: Tests, schema: int = 4, torch: str = "2.13.0", **more: object) -> str:
+def calls_file(tests: OfTests, schema: int = 4, torch: str = "2.13.0", **more: object) -> str:
     """Return a file of calls; of each test its calls by op, which are those of its body, or windows by name."""
     windows = {
         test: dict(ops)
@@ -50,7 +50,7 @@ class Made:
             self._stream += [told.encode(), content, b"\n"]
         self._tip[branch] = self._commits
 
-    def baselines(self, subject: str, tests: Tests, module: str = "tests/test_a.py", **how: object) -> None:
+    def baselines(self, subject: str, tests: OfTests, module: str = "tests/test_a.py", **how: object) -> None:
         """Commit the file of calls of *module*."""
         self.commit(subject, {f"baselines/{HERE}/{module}.json": calls_file(tests)}, **how)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from pytest_opprof.baselines.git_log import Commit, FileChange, is_cut, parsed
 from pytest_opprof.baselines.history import History, OpHistory, blobs, history
 from pytest_opprof.errors import UsageError
 
-from ..git_history import HERE, Made, Tests, calls_file, git
+from ..git_history import HERE, Made, OfTests, calls_file, git
 
 PATH = PurePosixPath(HERE, "test_a.py.json")
 
@@ -28,7 +28,7 @@ def of(*states: str | None) -> History:
     return history(commits, [text.encode() for text in states if text])
 
 
-def of_tests(*states: Tests) -> History:
+def of_tests(*states: OfTests) -> History:
     return of(*(calls_file(tests) for tests in states))
 
 
@@ -146,7 +146,7 @@ STATES = st.lists(
 
 
 @given(STATES)
-def test_steps_add_up_from_the_first_number_to_the_last(states: Sequence[Tests]) -> None:
+def test_steps_add_up_from_the_first_number_to_the_last(states: Sequence[OfTests]) -> None:
     for op, found in ops(of_tests(*states)).items():
         assert found.first + sum(step.calls + step.arrived for step in found.steps) == found.now
         assert found.now == sum(each.get(op, 0) for each in states[-1].values())

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_opprof.cli.main import main
 
-from ..git_history import HERE, Made, Tests, calls_file, git
+from ..git_history import HERE, Made, OfTests, calls_file, git
 from ..report.html.read import Page
 
 pytestmark = pytest.mark.processes
@@ -22,7 +22,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     return Made(tmp_path)
 
 
-def many(cast: int, add: int = 2) -> Tests:
+def many(cast: int, add: int = 2) -> OfTests:
     return {f"test_step[{n}]": {"Cast": cast, "Add": add, "MatMul": 3} for n in range(12)}
 
 

@@ -8,13 +8,13 @@ from pytest_opprof.baselines.git_log import Commit, FileChange
 from pytest_opprof.baselines.history import History, history
 from pytest_opprof.report.html import history_page
 
-from ...git_history import HERE, Tests, calls_file
+from ...git_history import HERE, OfTests, calls_file
 from .read import Page, row
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
-def of(*states: Tests, subject: str = "Change") -> History:
+def of(*states: OfTests, subject: str = "Change") -> History:
     """Return the history of a file that was each of the states, on a day each."""
     path, names = PurePosixPath(HERE, "tests", "test_a.py.json"), [f"{n:040}" for n in range(1, len(states) + 1)]
     commits = [
@@ -80,7 +80,7 @@ def test_the_line_goes_from_the_fewest_calls_to_the_most() -> None:
 
 
 def test_the_line_of_a_thousand_commits_is_as_long_as_it_is_wide_and_keeps_its_peaks() -> None:
-    states: list[Tests] = [{"t": {"Cast": n % 2}} for n in range(1000)]
+    states: list[OfTests] = [{"t": {"Cast": n % 2}} for n in range(1000)]
     states[500] = {"t": {"Cast": 100}}
     (path,) = paths(Page(html(of(*states))))
     assert path is not None
