@@ -1,4 +1,4 @@
-"""What many ranks cost after their traces are read: the results of all tasks, the comparison, text, JSON, page.
+"""The cost of many ranks after their traces are read: the results of all tasks, the comparison, text, JSON, page.
 
 The traces are not read: each rank is made, with 60 ops in 5 steps and 20 collectives a step, in groups `tp` of 8 ranks
 and `dp` of 64. With --on also the rate of a cluster's scheduler: tasks that return as much as a rank, and do nothing.
@@ -33,17 +33,17 @@ HERE = Environment((("torch", "2.13.0"),), "NVIDIA H100")
 
 
 def made(rank: int) -> SavedProfile:
-    """Return a rank whose times differ from those of all others, with every seventh op once more on odd ranks."""
+    """Return a rank whose times differ from all others', with every seventh op once more on odd ranks."""
     records = [
         SavedOp(f"Op{op}", f"aten::op{op}", step=step, calls=1 + (op % 7 == 0) * (rank % 2), device_ns=1e6 + 37 * rank)
         for op in range(OPS)
         for step in range(STEPS)
     ]
+    groups = ("dp", f"dp {rank % DP}"), ("tp", f"tp {rank // TP}")
     waits = [
-        Collective("AllReduce", f"tp {rank // TP}" if each % 2 else f"dp {rank % DP}", step, 2e6 - 37 * rank, group)
+        Collective("AllReduce", group, step, 2e6 - 37 * rank, kind)
         for step in range(STEPS)
-        for each in range(COLLECTIVES)
-        for group in (["tp"] if each % 2 else ["dp"])
+        for kind, group in groups * (COLLECTIVES // len(groups))
     ]
     labels = tuple(str(step) for step in range(STEPS))
     return SavedProfile("torch", HERE, tuple(records), steps=labels, collectives=tuple(waits))

@@ -15,7 +15,7 @@ from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, st
 from ..results.test_id import function_of, split_id
 from ..units import plural
 from .opened import BaselineFolder, opened
-from .reading import Asked
+from .reading import Asked, check_page
 
 if TYPE_CHECKING:
     from ..baselines.git_log import Commit
@@ -52,9 +52,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     if arguments.output:
         from ..report.html import history_page, page
 
-        page.check_name(arguments.output, "-o")
-        if arguments.format != "table" or arguments.top is not None:
-            raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
+        check_page(arguments)
     folder = opened(arguments.dir, Asked(), BaselineFolder).path
     commits = git_log.commits(folder)
     if not commits:

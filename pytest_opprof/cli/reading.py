@@ -123,6 +123,16 @@ def refuse_on(parser: argparse.ArgumentParser, why: str) -> None:
     parser.add_argument("--on", type=refused, help=argparse.SUPPRESS)
 
 
+def check_page(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for an ``-o`` that names no page, or beside flags that a page does not take."""
+    # Imported here: without -o nobody needs it.
+    from ..report.html import page
+
+    page.check_name(arguments.output, "-o")
+    if arguments.format != "table" or arguments.top is not None:
+        raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
+
+
 def read(path: Path | Url, asked: Asked) -> tuple[list[tuple[formats.Found, SavedProfile]], list[str]]:
     """Read the profile, or for ``--rank all`` every one, in *path*; return also the reason for each one left out.
 

@@ -93,8 +93,10 @@ class Sampler:
             self._inside.setdefault(line, Counter())[inside] += ns
         often = {code for code, number in Counter(codes).items() if number > 1}
         self._recursive.update(each for each, code in zip(chain, codes) if code in often)
-        # In a recursion a line counts once, where it is first.
-        for each, depth in {each: depth for depth, each in reversed([*enumerate(reversed(chain))])}.items():
+        first: dict[Frame, int] = {}
+        for depth, each in enumerate(reversed(chain)):
+            first.setdefault(each, depth)  # in a recursion a line counts once
+        for each, depth in first.items():
             self._below[each] += ns
             self._depth[each] += ns * depth
 

@@ -117,7 +117,7 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
 
 def that_grew(before: Before, now: PythonCalls) -> list[Cause]:
     """Return the first cause of more calls than *before*; none if they are too few to take the time of a slow test."""
-    more = sum(now.functions.values()) - sum(before.calls.values())
+    more = now.total - sum(before.calls.values())
     return of_calls(before, now)[:1] if more >= MANY_CALLS else []
 
 

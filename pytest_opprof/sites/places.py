@@ -79,7 +79,7 @@ def passes_on(function: str, text: str) -> bool:
 
 
 def near(sites: OpSites) -> OpSites:
-    """Return *sites* with only the innermost frames of their chains, without those that pass every op on."""
+    """Return *sites* with only the innermost frames of their chains, without lines that pass every op on."""
     found: dict[Site, Calls] = {}
     for site, calls in sites.items():
         chain = [each for each in site.chain if not passes_on(each.function, each.text)]

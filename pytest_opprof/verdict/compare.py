@@ -14,7 +14,7 @@ from .changed import Changed
 from .facts import amount, explained, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Broken, Finding
-from .quantities import COARSE, COMPILATIONS, FACTS, LOOP_ITERATIONS, SUMS
+from .quantities import COARSE, COMPILATIONS, FACTS, LOOP_ITERATIONS, RECOMPILATIONS, SUMS
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Number, Work, compared
@@ -336,6 +336,17 @@ def changes(base: Done, now: Done, tolerances: Tolerances) -> dict[str, Verdict]
     return {row.op: row.verdict for row in rows if row.verdict.is_change}
 
 
+def only_compiles(base: Done, looks: Sequence[Done], tolerances: Tolerances, repeat: Done) -> bool:
+    """Return True if a test's first use in a process only compiles functions again, beyond the work of its *repeat*.
+
+    An update also clears the framework's caches, so no test that ran before hid that from the baseline. It does not
+    clear the caches of the code under test; where one is filled, ops run as well.
+    """
+    again = changes(repeat, looks[-1], tolerances)
+    first = changes(base, looks[0], tolerances)
+    return {op for op, verdict in first.items() if verdict.is_regression and op not in again} == {RECOMPILATIONS}
+
+
 def excuse(
     base: Done,
     now: Done,
@@ -343,21 +354,17 @@ def excuse(
     tolerances: Tolerances,
     repeat: Done,
     alone: Done | None = None,
-    certain: Collection[str] = (),
 ) -> str:
     """Return why a window that does more *now* than its *base* is no regression; empty if it is one.
 
     *looks* are two measurements in a fresh process: the first use in the process, and a repeat. The work of a first use
     depends on the tests before it. Since a change may have added exactly that work, the second look excuses an op only
     if it matches the *repeat* of the baseline's test exactly. If the baseline holds work of a first use itself, its
-    calls *alone* in a process decide, where they are known. Of the facts in *certain*, no test that ran before hid work
-    from the baseline.
+    calls *alone* in a process decide, where they are known.
     """
     first = changes(base, looks[0], tolerances)
     if not any(verdict.is_regression for verdict in first.values()):
         return "in a fresh process it stays within the baseline"
-    if any(op in first and first[op].is_regression for op in certain):
-        return ""
     if alone is not None:
         beyond = any(verdict.is_regression for verdict in changes(alone, looks[0], tolerances).values())
         return "" if beyond else "in a fresh process it does as much as when its baseline was recorded"

@@ -82,11 +82,7 @@ def _run(arguments: argparse.Namespace) -> bool:
     from .windows import judged
 
     if arguments.output:
-        from ...report.html import page
-
-        page.check_name(arguments.output, "-o")
-        if arguments.format != "table" or arguments.top is not None:
-            raise UsageError(f"-o {arguments.output}: the page has all ops: leave out --format and --top")
+        reading.check_page(arguments)
     base, now = _sides(arguments)
     base, now = base.beside(now), now.beside(base)
     windows = judged(base, now, arguments)

@@ -294,7 +294,7 @@ class Against:
     ) -> None:
         """Look up the source lines of tests that fail for their work; *why*: another purpose of the pair.
 
-        *slow*: those that are left fail for their time.
+        *slow*: the tests that are left fail for their time.
         """
         groups = found.alike([test for test in tests if found.asks_for_lines(test)])
         if not groups:

@@ -142,13 +142,14 @@ class Causes:
         """
         if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
             # Another process judges, and requests the lines of failing tests.
-            lines, counted = sample(), count() if self._config.stash.get(SLOW, False) else {}
-            windows = [
-                each
-                if each.numbers.python
-                else replace(each, numbers=structs.replace(each.numbers, python=counted.get(each.name)))
-                for each in windows
-            ]
+            lines = sample()
+            if self._config.stash.get(SLOW, False) and not all(each.numbers.python for each in windows):
+                counted = count()
+                known = [each.numbers.python or counted.get(each.name) for each in windows]
+                windows = [
+                    replace(each, numbers=structs.replace(each.numbers, python=python))
+                    for each, python in zip(windows, known)
+                ]
             return [_explained(each, COARSE, lines) if each.name == BODY else each for each in windows]
         if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
             lines = sample()

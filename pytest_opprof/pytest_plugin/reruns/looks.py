@@ -20,7 +20,7 @@ from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
 from ...units import format_ns, plural
 from ...verdict.coarse import clearly_more
-from ...verdict.compare import FIRST_USE, changes, excuse
+from ...verdict.compare import FIRST_USE, changes, excuse, only_compiles
 from ...verdict.quantities import FACTS, PYTHON_CALLS, RECOMPILATIONS, named
 from ...verdict.tolerances import Tolerances
 from ...verdict.verdicts import Verdict
@@ -115,14 +115,12 @@ def with_looks(
     was, now = base.done, window.numbers.done
     repeat = base.with_differences(base.warm or ({}, {}))
     alone = None if base.alone is None else base.with_differences(base.alone)
-    # An update clears the framework's caches, not those of the code under test: where a cache is filled, ops run.
-    last = changes(repeat, seen[-1], tolerances)
-    once = {op for op, verdict in changes(was, seen[0], tolerances).items() if verdict.is_regression and op not in last}
-    certain = once if base.compiled_anew and once == {RECOMPILATIONS} else set[str]()
-    if excused := excuse(was, now, seen, tolerances, repeat, alone, certain):
+    compiles = base.compiled_anew and only_compiles(was, seen, tolerances, repeat)
+    if not compiles and (excused := excuse(was, now, seen, tolerances, repeat, alone)):
         return replace(window, excused=excused)
     window = _without_calls_of_other_versions(with_sites(window, looks[-1]), base, found[-1])
-    window = _without_first_uses(window, last, certain)
+    certain = (RECOMPILATIONS,) if compiles else ()
+    window = _without_first_uses(window, changes(repeat, seen[-1], tolerances), certain)
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)

@@ -190,7 +190,7 @@ def test_an_update_counts_what_an_earlier_test_had_compiled_so_that_nothing_excu
 
 
 def test_what_only_a_first_use_compiles_again_passes_in_another_order(pytester: pytest.Pytester, run: Run) -> None:
-    """An update clears JAX's caches, not those of the code under test."""
+    """An update clears JAX's caches, not the caches of the code under test."""
     pytester.makepyfile(
         test_cached="""
         import functools
