@@ -18,6 +18,7 @@ from ..verdict.facts import compared, derived
 from ..verdict.quantities import FACTS, HOST_MEMORY, OF_PYTHON, PYTHON_CALLS, SUMS, Gate
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
+from ..verdict.verdicts import Status
 
 if TYPE_CHECKING:
     from ..profile.op_profile import OpProfile
@@ -191,7 +192,7 @@ class WindowBaseline:
 
 # Four real slowdowns between versions (dask, xarray, SQLAlchemy, networkx: x1.4 to x1.5) were below the limit of CPU
 # time and made more calls. 1,000 calls take about 0.1 ms, so fewer do not explain 2 ms.
-_OF_OTHER_VERSIONS = Gate(more="more calls", status="more calls", tolerance=0.1, floor=1_000)
+_OF_OTHER_VERSIONS = Gate(more="more calls", status=Status.MORE_CALLS, tolerance=0.1, floor=1_000)
 # The entry of a window without any work.
 NOTHING = WindowBaseline({})
 

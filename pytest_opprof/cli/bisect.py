@@ -17,6 +17,7 @@ from ..errors import OpprofError, UsageError
 from ..machine.git import git
 from ..machine.scratch import scratch
 from ..report.escaping import terminal
+from ..verdict.verdicts import Status
 from .opened import RunFile, opened
 from .reading import Asked
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 GOOD, BAD, UNJUDGED, STOP = 0, 1, 125, 128
 """Exit codes as git reads them: from 128 on it stops."""
-_UNKNOWN = ("no baseline", "not measured", "too noisy", "not compared")
+_UNKNOWN = (Status.NO_BASELINE, Status.NOT_MEASURED, Status.TOO_NOISY, Status.NOT_COMPARED)
 """Statuses of which nobody can tell whether a test does more."""
 _SHOWN = 10
 _WHAT = (
@@ -112,7 +113,7 @@ def _tried(words: list[str]) -> tuple[int, str]:
 def _judged(run: RunResult, *, is_failed: bool) -> tuple[list[str], str]:
     """Return a line for each regression, and why other tests cannot be judged; *is_failed*: a test failed."""
     bad = [f"{test.id}: {finding}" for test in run.failing for _, finding in test.causes]
-    unknown = [f"{test.id}: {test.status}" for test in run.tests if test.status in _UNKNOWN]
+    unknown = [f"{test.id}: {test.status.value}" for test in run.tests if test.status in _UNKNOWN]
     unknown += [] if run.tests else ["no test was measured"]
     unknown += ["tests fail for other reasons"] if is_failed and not bad and not unknown else []
     return bad, "; ".join([*run.errors, *unknown])[:300]

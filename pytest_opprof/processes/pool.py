@@ -13,6 +13,7 @@ from time import monotonic
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
@@ -21,7 +22,7 @@ from ..machine.ranks import ALONE, Rank
 from ..machine.scratch import scratch
 from ..profile.op_profile import Remark
 from ..python_calls.counted import PythonCalls
-from ..results.plain import converted
+from ..results.plain import converted, plain
 from ..results.window_result import SitesByOp, WindowResult
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
@@ -55,6 +56,30 @@ class TimeLimit:
             yield
         finally:
             self.left_s -= monotonic() - begin
+
+
+class Request(Struct):
+    """The tests that a fresh process is to measure next."""
+
+    tests: list[str]
+    sites: list[str] = []
+    """Those of them to measure with source lines, which takes time."""
+    cold: list[str] = []
+    """Those of them of which only calls of Python functions are counted, in their one run."""
+    one_thread: bool = False
+    """Whether all of it runs in one thread, for its CPU time."""
+    repeats: bool = False
+    """Whether the second of two runs with the same fixtures of class and module is measured; of the first only the
+    coarse time is.
+    """
+    anew: bool = False
+    """Whether the framework forgets the functions that it compiled before."""
+    stays: bool = False
+    """Whether the module of the last test stays set up for the next request."""
+    first_look: bool = False
+    """Whether another request follows, which looks for leaks."""
+    best_ns: float | None = None
+    """The best speed of this run's core, ns: the rounds wait for it."""
 
 
 class Measured(Struct):
@@ -91,32 +116,11 @@ class Process:
         self._child = child
         self._core = core
 
-    def measure(
-        self,
-        tests: Sequence[str],
-        patience_s: float | None = None,
-        stays: bool = False,
-        sites: Sequence[str] = (),
-        one_thread: bool = False,
-        cold: Sequence[str] = (),
-        first_look: bool = False,
-        repeats: bool = False,
-        anew: bool = False,
-    ) -> dict[str, Answer]:
-        """Return its measurements of *tests*; the module of the last *stays* set up for the next request.
-
-        *sites*: the tests to measure with source lines, which takes time; *one_thread*: all of them in one thread, for
-        their CPU time; *cold*: the tests with only the calls of Python functions counted, in their one run;
-        *first_look*: another request follows, which looks for leaks; *repeats*: measure the second of two runs with the
-        same fixtures of class and module, and only the coarse time of the first; *anew*: with no function compiled
-        before.
-
-        Raises BackendError if it dies or takes too long.
-        """
-        best_ns = self._core.best_ns if self._core and self._core.best_ns < math.inf else None
-        asked = {"tests": list(tests), "best_ns": best_ns, "stays": stays, "sites": list(sites), "cold": list(cold)}
-        asked |= {"one_thread": one_thread, "first_look": first_look, "repeats": repeats, "anew": anew}
-        self._child.answer(asked)
+    def measure(self, request: Request, patience_s: float | None = None) -> dict[str, Answer]:
+        """Return its measurements of the requested tests. Raises BackendError if it dies or takes too long."""
+        if self._core and self._core.best_ns < math.inf:
+            request = replace(request, best_ns=self._core.best_ns)
+        self._child.answer(plain(request))
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(
@@ -177,7 +181,7 @@ class Pool:
     def measure(self, test: str, number: int, stays: bool) -> Answer:
         """Measure *test* in a process of its own for each *number* from 0 on; it ends afterwards unless it *stays*."""
         with self._one(number, stays) as process:
-            return process.measure([test])[test]
+            return process.measure(Request([test]))[test]
 
     def in_one_thread(self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool]) -> list[Answer]:
         """Measure *test* like `measure`, in one thread; once more there unless the first answer is enough.
@@ -185,8 +189,9 @@ class Pool:
         The cost of a first use in a process, such as an import, depends on earlier tests.
         """
         with self._one(number, stays) as process:
-            first = process.measure([test], one_thread=True)[test]
-            return [first] if is_enough(first) else [first, process.measure([test], one_thread=True)[test]]
+            request = Request([test], one_thread=True)
+            first = process.measure(request)[test]
+            return [first] if is_enough(first) else [first, process.measure(request)[test]]
 
     @contextmanager
     def _one(self, number: int, stays: bool) -> Iterator[Process]:
@@ -235,11 +240,9 @@ class Pool:
         self._looking.close()
 
     def _looks(self, process: Process, test: str, times: int) -> list[Answer]:
+        requests = [Request([test], stays=True, first_look=True)] * (times - 1) + [Request([test], sites=[test])]
         try:
-            return [
-                process.measure([test], stays=left > 0, sites=[] if left else [test], first_look=left > 0)[test]
-                for left in reversed(range(times))
-            ]
+            return [process.measure(request)[test] for request in requests]
         except BackendError:
             self.forget()
             raise
@@ -247,4 +250,4 @@ class Pool:
     def counted_cold(self, file: str, test: str) -> Answer:
         """Count calls of Python functions of *test* in a process where nothing ran before, in its one run."""
         with self.started({file}) as processes:
-            return processes[0].measure([test], cold=[test])[test]
+            return processes[0].measure(Request([test], cold=[test]))[test]

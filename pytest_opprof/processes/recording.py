@@ -25,7 +25,7 @@ from ..verdict.noise import clean_processes, is_steady
 from ..verdict.quantities import FACTS, OF_PYTHON, RECOMPILATIONS
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
-from .pool import Answer, Pool, Process
+from .pool import Answer, Pool, Process, Request
 from .this_run import say
 
 # The number of processes in which calls for a baseline are measured, to see whether they vary.
@@ -135,7 +135,7 @@ class Recording:
         say(self._config, f"opprof: calls are recorded; recording the source lines of {plural(len(left), 'test')}")
         try:
             with self._pool.started({test.file for test in tests if test.id in left}) as (process,):
-                answers = process.measure(left, self._patience_s, sites=left)
+                answers = process.measure(Request(left, sites=left), self._patience_s)
         except BackendError as error:
             self._lines.append(f"source lines were not recorded: {error}")
             return found
@@ -228,7 +228,7 @@ class Recording:
                     begin = monotonic()
                     patience_s = self._patience_s
                     lines = [test for test in tests if test in with_lines and number == numbers[-1]]
-                    answers = process.measure(tests, patience_s, sites=lines)
+                    answers = process.measure(Request(tests, sites=lines), patience_s)
                     self._keep_sites({test: answers[test] for test in lines if answers[test].windows})
                     self._took_s = monotonic() - begin
                     for window in lacking:
@@ -254,7 +254,7 @@ class Recording:
             of_test = [window for window in windows if window.test.id == test]
             try:
                 with self._pool.started({of_test[0].test.file}) as (process,):
-                    answer = process.measure([test], self._patience_s)[test]
+                    answer = process.measure(Request([test]), self._patience_s)[test]
             except BackendError as error:
                 answer = Answer({}, str(error))
             if answer.why:
@@ -273,7 +273,8 @@ class Recording:
         others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
         for again, one_thread in ((threaded, True), (others, False)):
             tests = list(dict.fromkeys(window.test.id for window in again))
-            answers = process.measure(tests, patience_s, one_thread=one_thread, repeats=warm) if tests else {}
+            request = Request(tests, one_thread=one_thread, repeats=warm)
+            answers = process.measure(request, patience_s) if tests else {}
             for window in again:
                 if one_thread:
                     window.add_in_one_thread(answers[window.test.id])
@@ -281,7 +282,7 @@ class Recording:
                     window.add_warm(answers[window.test.id])
         compiling = [window for window in windows if warm and window.counts_compilations]
         tests = list(dict.fromkeys(window.test.id for window in compiling))
-        answers = process.measure(tests, patience_s, anew=True) if tests else {}
+        answers = process.measure(Request(tests, anew=True), patience_s) if tests else {}
         for window in compiling:
             window.add_compiled_anew(answers[window.test.id])
 

@@ -20,7 +20,7 @@ from ..errors import UsageError
 from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
 from ..processes.collection import Collection, SideTest
 from ..processes.parent import Parent, why
-from ..processes.pool import Measured
+from ..processes.pool import Measured, Request
 from ..processes.this_run import ANEW, COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES
 from ..results.plain import converted, plain
 from ..results.test_id import id_of
@@ -63,26 +63,26 @@ class Fresh:
         items = {id_of(item): item for item in session.items}
         answers: dict[str, Measured] = {}
         while True:
-            asked = self._parent.ask("ready", plain(answers))
-            self._config.stash[FIRST_LOOK] = asked.get("first_look", False)
-            self._config.stash[ONE_THREAD] = asked.get("one_thread", False)
-            self._config.stash[ANEW] = asked.get("anew", False)
-            self._config.stash[CORE] = Core(asked["best_ns"] or math.inf, LOOKING_PATIENCE_S)
-            found = [items[test] for test in asked["tests"] if test in items]
-            answers = {test: self._missing(test) for test in asked["tests"] if test not in items}
+            request = converted(self._parent.ask("ready", plain(answers)), Request)
+            self._config.stash[FIRST_LOOK] = request.first_look
+            self._config.stash[ONE_THREAD] = request.one_thread
+            self._config.stash[ANEW] = request.anew
+            self._config.stash[CORE] = Core(request.best_ns or math.inf, LOOKING_PATIENCE_S)
+            found = [items[test] for test in request.tests if test in items]
+            answers = {test: self._missing(test) for test in request.tests if test not in items}
             # pytest tears down all that the node after an item does not need. This node keeps the module's fixtures for
             # the next request.
-            last = found[-1].parent if found and asked["stays"] else None
+            last = found[-1].parent if found and request.stays else None
             for item, following in zip(found, [*found[1:], last]):
-                if asked.get("anew", False) and not compiling(TestRun.of(item)):
+                if request.anew and not compiling(TestRun.of(item)):
                     answers[id_of(item)] = Measured(why="no framework can forget the functions that it compiled")
                     continue
                 self._answer = answers[id_of(item)] = Measured()
-                self._config.stash[SITES] = id_of(item) in asked["sites"]
-                self._config.stash[COLD] = id_of(item) in asked["cold"]
+                self._config.stash[SITES] = id_of(item) in request.sites
+                self._config.stash[COLD] = id_of(item) in request.cold
                 run = session.config.hook.pytest_runtest_protocol
                 times: dict[str, Coarse | None] | None = None
-                if asked.get("repeats", False) and _shares_fixtures(item):
+                if request.repeats and _shares_fixtures(item):
                     # Only a repeat with the same fixtures shows the work that an earlier test of the class had done.
                     run(item=item, nextitem=item.parent)
                     times = {window.name: window.coarse for window in self._answer.windows}

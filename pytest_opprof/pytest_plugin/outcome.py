@@ -21,7 +21,7 @@ from ..results.test_result import TestRecord, status
 from ..results.window_result import titled
 from ..units import format_share
 from ..verdict.tolerances import LEAST_STORED
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import Status, Verdict
 
 
 def concluded(
@@ -43,7 +43,7 @@ def concluded(
     style = Style(width=settings.width)
     record = TestRecord(
         id=test,
-        status=status(windows) if windows else "not measured",
+        status=status(windows) if windows else Status.NOT_MEASURED,
         windows=[window.result(machine(), parallel, plan.baseline) for window in windows],
         remarks={title: remarks for title, window in by_title.items() if (remarks := window.remarks)},
         missing={title: window.no_baseline for title, window in by_title.items() if window.no_baseline},

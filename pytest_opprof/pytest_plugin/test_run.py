@@ -14,6 +14,7 @@ from ..measure.plan import TestPlan
 from ..report.colours import Tone
 from ..results.test_id import id_of, split_id
 from ..results.test_result import TestRecord
+from ..verdict.verdicts import Status
 from .marks import marks_of, placed, read
 
 
@@ -97,7 +98,7 @@ class TestRun:
         """Keep a record without numbers; *reported* is the failure message of a test that passes all the same."""
         self.record = TestRecord(
             id=self.id,
-            status="not measured",
+            status=Status.NOT_MEASURED,
             file=self.file,
             remarks={self.id: [remark]} if remark else {},
             reported=reported,

@@ -13,6 +13,7 @@ from ..results.run_result import RunResult
 from ..results.test_id import command, is_file, split_id
 from ..results.test_result import TestResult
 from ..verdict.findings import Finding
+from ..verdict.verdicts import Status
 
 _MODULES = 5
 """A command that updates more of them names none."""
@@ -71,9 +72,9 @@ class Accepting:
 
     def steps_of(self, test: TestResult) -> list[Step]:
         """Return the steps that accept the findings of *test*, keep its improvement, or record its first baseline."""
-        if test.status not in ("improved", "no baseline"):
+        if test.status not in (Status.IMPROVED, Status.NO_BASELINE):
             return self.steps(test.id, test.findings)
-        update = Step(self.update(test.id, new=test.status == "no baseline"), is_command=True)
+        update = Step(self.update(test.id, new=test.status is Status.NO_BASELINE), is_command=True)
         return [update] if self.by == "baseline" else []
 
     def steps(self, test: str, findings: Iterable[Finding]) -> list[Step]:

@@ -13,7 +13,7 @@ from ..results.run_result import Stale
 from ..results.test_result import TestRecord, counted
 from ..units import plural
 from ..verdict.quantities import FACTS
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import Status, Verdict
 from .accepting import Accepting
 
 _MANY, _CAUSES = 3, 8
@@ -65,7 +65,7 @@ class Summary:
                 yield from (f"{title}: {text}" for title, text in record.each_remark if text not in shared)
             common = [each for record in records for each in record.each_remark if each[1] in shared]
             yield from _grouped(common, verbosity)
-            better = [record.id for record in records if record.status == "improved"]
+            better = [record.id for record in records if record.status is Status.IMPROVED]
             if better and not settings.update and not settings.against:
                 # An update of all tests would accept the changes of others, too.
                 named = better if len(better) <= _NAMED else ()
@@ -74,7 +74,7 @@ class Summary:
         if verbosity >= -1:
             yield from _grouped([each for record in records for each in record.untimed.items()], verbosity)
         if verbosity >= 0:
-            if any(record.status == "too noisy" for record in records) and not settings.against:
+            if any(record.status is Status.TOO_NOISY for record in records) and not settings.against:
                 yield "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"
             yield from _grouped([each for record in records for each in record.missing.items()], verbosity)
             if any({*record.missing} - {*record.unreadable} for record in records) and not settings.against:
@@ -121,7 +121,7 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
 
 def _counted(records: Sequence[TestRecord], against: str, *, are_remarks_shown: bool) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
-    ok = sum(record.status == "ok" for record in records)
+    ok = sum(record.status is Status.OK for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
     if timed := sum(map(_has_only_time, records)):
         hint = " (opprof backends says which ops can be seen here)" if timed == len(records) else ""

@@ -36,7 +36,7 @@ from ..verdict.quantities import (
     with_lines,
 )
 from ..verdict.tolerances import LEAST_ROUNDS
-from ..verdict.verdicts import Verdict
+from ..verdict.verdicts import Status, Verdict
 from .acceptance import TRAILER, Acceptance
 from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, unknown_lines
 
@@ -141,7 +141,7 @@ class JudgedWindow:
         if not self.dearer or self.diff is None or self.findings:
             return ""
         found = self.diff.verdict
-        if found.status != "improved" or found is Verdict.FASTER:
+        if found.status is not Status.IMPROVED or found is Verdict.FASTER:
             return ""
         less = Verdict.FEWER.value if found is Verdict.GONE else self.diff.worst.word
         return f"{less}, but {self.dearer}, in this process"

@@ -14,7 +14,7 @@ from ..verdict.findings import Finding
 from .causes import causes_of
 from .run_result import SCHEMA, RunResult, Stale
 from .test_id import split_id
-from .test_result import WORDS, TestResult
+from .test_result import TestResult, worst
 from .window_result import RankNumbers, WindowResult
 
 
@@ -35,7 +35,7 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         SCHEMA,
         all_of(run.version for run in runs),
         any(run.interrupted for run in runs),
-        dict(sorted(Counter(test.status for test in tests).items())),
+        dict(sorted(Counter(test.status.value for test in tests).items())),
         tests,
         _stale(runs),
         list(dict.fromkeys(each for run in runs for each in run.errors)),
@@ -94,7 +94,7 @@ def across(by_rank: Mapping[int | None, TestResult]) -> TestResult:
     return replace(
         first,
         outcome=max((tests[rank].outcome for rank in ranks), key=["", "skipped", "passed", "failed"].index),
-        status=next((word for word in WORDS if any(word == tests[rank].status for rank in ranks)), "ok"),
+        status=worst({tests[rank].status for rank in ranks}),
         windows=[
             _across({rank: each for rank in ranks for each in tests[rank].windows if each.name == name})
             for name in windows

@@ -89,7 +89,7 @@ def run_of(
 ) -> RunResult:
     """Return the result of a run."""
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
-    counts: dict[str, int] = dict(sorted(Counter(record.status for record in records).items()))
+    counts: dict[str, int] = dict(sorted(Counter(record.status.value for record in records).items()))
     return RunResult(
         SCHEMA,
         __version__,

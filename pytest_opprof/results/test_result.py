@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -13,22 +13,6 @@ from ..verdict.quantities import FACTS
 from ..verdict.verdicts import Status, Verdict
 from .judged_window import JudgedWindow
 from .window_result import BODY, WindowResult
-
-# Statuses, the worst first, with their words in the summary line.
-WORDS: Mapping[Status, str] = {
-    "over budget": "over budget",
-    "more calls": "with more calls",
-    "wider dtypes": "with wider dtypes",
-    "more work": "with more work",
-    "more memory": "with more memory",
-    "ranks differ": "with ranks that differ",
-    "slower": "slower",
-    "not measured": "not measured",
-    "no baseline": "without baseline",
-    "too noisy": "too noisy to judge",
-    "not compared": "with times not compared",
-    "improved": "improved",
-}
 
 
 class TestResult(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -111,11 +95,16 @@ class TestRecord(TestResult, kw_only=True):
 
 def status(windows: Sequence[JudgedWindow]) -> Status:
     """Return the status of a test: the worst of its windows."""
-    present: set[Status] = {"over budget" for window in windows if window.budget}
-    present |= {"ranks differ" for window in windows if window.ranks_differ}
-    present |= {_status_of(window) for window in windows}
-    present |= {"not compared" for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
-    return next((word for word in WORDS if word in present), "ok")
+    present = {_status_of(window) for window in windows}
+    present |= {Status.OVER_BUDGET for window in windows if window.budget}
+    present |= {Status.RANKS_DIFFER for window in windows if window.ranks_differ}
+    present |= {Status.NOT_COMPARED for window in windows if window.untimed and window.verdict is not Verdict.NOISY}
+    return worst(present)
+
+
+def worst(present: Collection[Status]) -> Status:
+    """Return the worst of the statuses that are *present*; without any it is ok."""
+    return next((status for status in Status if status in present), Status.OK)
 
 
 def counted(tests: Sequence[TestResult], against: str = "") -> list[str]:
@@ -123,15 +112,15 @@ def counted(tests: Sequence[TestResult], against: str = "") -> list[str]:
 
     *against* is the revision of the comparison; empty: the baselines.
 
-    >>> counted([TestResult(id="a", status="slower"), TestResult(id="b", status="ok")])
+    >>> counted([TestResult(id="a", status=Status.SLOWER), TestResult(id="b", status=Status.OK)])
     ['1 slower']
     """
     counts = Counter(test.status for test in tests)
-    held = sum(test.status == "no baseline" and any(window.limits for window in test.windows) for test in tests)
-    counts["no baseline"] -= held
-    none = f"not compared with {against}" if against else WORDS["no baseline"]
-    words = {**WORDS, "no baseline": none}
-    parts = [f"{counts[word]} {said}" for word, said in words.items() if counts[word]]
+    held = sum(test.status is Status.NO_BASELINE and any(window.limits for window in test.windows) for test in tests)
+    counts[Status.NO_BASELINE] -= held
+    none = f"not compared with {against}" if against else Status.NO_BASELINE.words
+    words = {status: status.words for status in Status if status is not Status.OK} | {Status.NO_BASELINE: none}
+    parts = [f"{counts[status]} {said}" for status, said in words.items() if counts[status]]
     its = "its" if held == 1 else "their"
     return [*parts, *([f"{held} within {its} budget and {none}"] if held else [])]
 

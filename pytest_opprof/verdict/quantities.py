@@ -134,9 +134,9 @@ def _of_programs(profile: OpProfile) -> str:
 
 # In 30 processes PyTorch's peak was the same to the byte; other versions' allocators round sizes differently.
 _MORE_BYTES = Gate(
-    more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16, follows="bytes"
+    more="more memory", less="less memory", status=Status.MORE_MEMORY, tolerance=0.05, floor=1 << 16, follows="bytes"
 )
-MORE_WORK = Gate(more="more work", less="less work", status="more work", tolerance=WORK_TOLERANCE, floor=1024)
+MORE_WORK = Gate(more="more work", less="less work", status=Status.MORE_WORK, tolerance=WORK_TOLERANCE, floor=1024)
 
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
 RECOMPILATIONS, HOST_MEMORY = "recompilations", "host_memory"
@@ -146,7 +146,7 @@ COMPILATIONS = (RECOMPILATIONS, COMPILE)
 OF_PYTHON = (PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS)
 # In 1,939 tests of pandas, scikit-learn and SciPy, calls of Python functions are equal in three processes. An unrelated
 # code change moves them by a few calls, such as a cache that holds one entry more.
-_MORE_CALLS = Gate(more="more calls", less="fewer calls", status="more calls", tolerance=0.01, floor=10)
+_MORE_CALLS = Gate(more="more calls", less="fewer calls", status=Status.MORE_CALLS, tolerance=0.01, floor=10)
 
 # In the order in which findings are reported.
 _TABLE = (
@@ -155,7 +155,7 @@ _TABLE = (
         text="calls",
         whole="calls of all ops",
         of_op=lambda op: op.calls,
-        gate=Gate(more="more calls", less="fewer calls", status="more calls"),
+        gate=Gate(more="more calls", less="fewer calls", status=Status.MORE_CALLS),
     ),
     Quantity(
         name="bytes",
@@ -172,7 +172,7 @@ _TABLE = (
         name="launches",
         text="launches",
         of_window=lambda window: window.launches,
-        gate=Gate(more="more launches", less="fewer launches", status="more work", follows="calls"),
+        gate=Gate(more="more launches", less="fewer launches", status=Status.MORE_WORK, follows="calls"),
     ),
     Quantity(
         name=PYTHON_CALLS,
@@ -194,7 +194,7 @@ _TABLE = (
         name=COLLECTIONS,
         text="full garbage collections",
         of_window=lambda window: window.counted(COLLECTIONS),
-        gate=Gate(more="more calls", less="fewer calls", status="more calls"),
+        gate=Gate(more="more calls", less="fewer calls", status=Status.MORE_CALLS),
         needs="python",
     ),
     Quantity(
@@ -202,7 +202,7 @@ _TABLE = (
         text="functions compiled again",
         of_window=lambda window: window.counted("recompilations"),
         # A decrease means little: a function that an earlier test compiled is not compiled here.
-        gate=Gate(more="compiled again", status="more work"),
+        gate=Gate(more="compiled again", status=Status.MORE_WORK),
     ),
     Quantity(
         name="program_ops",
@@ -210,7 +210,7 @@ _TABLE = (
         unit=THOUSANDS,
         of_window=lambda window: window.counted("program_ops"),
         # XLA optimises a few extra ops away; 20 of them compile in 30 to 80 ms.
-        gate=Gate(more="more traced", less="less traced", status="more work", tolerance=0.1, floor=20),
+        gate=Gate(more="more traced", less="less traced", status=Status.MORE_WORK, tolerance=0.1, floor=20),
         lines_of="program_ops",
         unknown=_of_programs,
     ),
@@ -218,7 +218,7 @@ _TABLE = (
         name="grad_nodes",
         text="ops recorded for backward",
         of_window=lambda window: window.counted("grad_nodes"),
-        gate=Gate(more="more recorded for backward", less="less recorded for backward", status="more memory"),
+        gate=Gate(more="more recorded for backward", less="less recorded for backward", status=Status.MORE_MEMORY),
         lines_of="grad_nodes",
     ),
     Quantity(
@@ -238,7 +238,7 @@ _TABLE = (
         of_window=lambda window: window.counted("temporary_memory"),
         # Reported beside ops that do more, too: XLA decides which buffers it keeps, so memory does not follow from the
         # ops.
-        gate=Gate(more="more memory", less="less memory", status="more memory", tolerance=0.05, floor=1 << 16),
+        gate=Gate(more="more memory", less="less memory", status=Status.MORE_MEMORY, tolerance=0.05, floor=1 << 16),
     ),
     Quantity(
         name=HOST_MEMORY,
@@ -264,7 +264,7 @@ _TABLE = (
         unit=BYTES,
         of_window=_held_each_round,
         # No floor: the leak grows with every call.
-        gate=Gate(more="more memory", status="more memory", tolerance=0.05, follows="bytes"),
+        gate=Gate(more="more memory", status=Status.MORE_MEMORY, tolerance=0.05, follows="bytes"),
         in_budgets=False,  # held_memory limits it
         needs="memory",
         lines_of="allocations",
@@ -277,7 +277,7 @@ _TABLE = (
         gate=Gate(
             more="more allocations",
             less="fewer allocations",
-            status="more memory",
+            status=Status.MORE_MEMORY,
             tolerance=0.05,
             floor=10,
             follows="calls",
@@ -289,7 +289,7 @@ _TABLE = (
         name="left_behind",
         text="left behind by each call",
         of_window=lambda window: window.counted("left_behind"),
-        gate=Gate(more="leaves more behind", less="leaves less behind", status="more memory"),
+        gate=Gate(more="leaves more behind", less="leaves less behind", status=Status.MORE_MEMORY),
         needs="leaks",
     ),
     Quantity(
@@ -298,7 +298,11 @@ _TABLE = (
         unit=BYTES,
         of_window=lambda window: window.counted("leaked_memory"),
         gate=Gate(
-            more="leaves more behind", less="leaves less behind", status="more memory", tolerance=0.05, floor=1 << 16
+            more="leaves more behind",
+            less="leaves less behind",
+            status=Status.MORE_MEMORY,
+            tolerance=0.05,
+            floor=1 << 16,
         ),
         needs="leaks",
     ),

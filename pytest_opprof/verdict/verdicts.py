@@ -10,23 +10,38 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The result of a test.
-Status = Literal[
-    "ok",
-    "over budget",
-    "more calls",
-    "wider dtypes",
-    "more work",
-    "more memory",
-    "ranks differ",
-    "slower",
-    "not measured",
-    "no baseline",
-    "too noisy",
-    "not compared",
-    "improved",
-]
-Sense = Literal["worse", "better", "neither"]
+Sense = Literal["worse", "better", "unknown", "neither"]
+
+
+class Status(Enum):
+    """The result of a test, the worst first.
+
+    Each has its word, its words in the summary line and its sense.
+    """
+
+    OVER_BUDGET = "over budget", "over budget", "worse"
+    MORE_CALLS = "more calls", "with more calls", "worse"
+    WIDER_DTYPES = "wider dtypes", "with wider dtypes", "worse"
+    MORE_WORK = "more work", "with more work", "worse"
+    MORE_MEMORY = "more memory", "with more memory", "worse"
+    RANKS_DIFFER = "ranks differ", "with ranks that differ", "worse"
+    SLOWER = "slower", "slower", "worse"
+    NOT_MEASURED = "not measured", "not measured", "worse"
+    NO_BASELINE = "no baseline", "without baseline", "unknown"
+    TOO_NOISY = "too noisy", "too noisy to judge", "unknown"
+    NOT_COMPARED = "not compared", "with times not compared", "neither"
+    IMPROVED = "improved", "improved", "better"
+    OK = "ok", "ok", "neither"
+
+    _value_: str
+    words: str
+    sense: Sense
+
+    def __new__(cls, word: str, words: str, sense: Sense) -> Self:
+        """Make the member; its value is its word."""
+        member = object.__new__(cls)
+        member._value_, member.words, member.sense = word, words, sense
+        return member
 
 
 class Verdict(Enum):
@@ -35,27 +50,27 @@ class Verdict(Enum):
     Each has its word, its sense and the status that it gives a test.
     """
 
-    NEW = "new", "worse", "more calls"
-    MORE = "more calls", "worse", "more calls"
-    WIDER = "wider dtypes", "worse", "wider dtypes"
-    OTHER_LAYOUT = "other layout", "worse", "more work"
-    MORE_WORK = "more work", "worse", "more work"
-    ABOVE = "more", "worse", "more work"
+    NEW = "new", "worse", Status.MORE_CALLS
+    MORE = "more calls", "worse", Status.MORE_CALLS
+    WIDER = "wider dtypes", "worse", Status.WIDER_DTYPES
+    OTHER_LAYOUT = "other layout", "worse", Status.MORE_WORK
+    MORE_WORK = "more work", "worse", Status.MORE_WORK
+    ABOVE = "more", "worse", Status.MORE_WORK
     """A quantity of the window; its gate has the word and the status."""
-    SLOWER = "slower", "worse", "slower"
-    UNSEEN = "not seen", "worse", "not measured"
-    NOISY = "no verdict, too noisy", "neither", "too noisy"
-    GONE = "gone", "better", "improved"
-    FEWER = "fewer calls", "better", "improved"
-    NARROWER = "narrower dtypes", "better", "improved"
-    LESS_WORK = "less work", "better", "improved"
-    BELOW = "less", "better", "improved"
-    OTHER_DTYPES = "other dtypes", "better", "ok"
+    SLOWER = "slower", "worse", Status.SLOWER
+    UNSEEN = "not seen", "worse", Status.NOT_MEASURED
+    NOISY = "no verdict, too noisy", "unknown", Status.TOO_NOISY
+    GONE = "gone", "better", Status.IMPROVED
+    FEWER = "fewer calls", "better", Status.IMPROVED
+    NARROWER = "narrower dtypes", "better", Status.IMPROVED
+    LESS_WORK = "less work", "better", Status.IMPROVED
+    BELOW = "less", "better", Status.IMPROVED
+    OTHER_DTYPES = "other dtypes", "better", Status.OK
     """Changed, but not worse: the baseline should follow."""
-    FASTER = "faster", "better", "improved"
-    INCOMPARABLE = "not compared", "neither", "ok"
-    NO_BASELINE = "no baseline", "neither", "no baseline"
-    OK = "ok", "neither", "ok"
+    FASTER = "faster", "better", Status.IMPROVED
+    INCOMPARABLE = "not compared", "neither", Status.OK
+    NO_BASELINE = "no baseline", "neither", Status.NO_BASELINE
+    OK = "ok", "neither", Status.OK
 
     _value_: str
     sense: Sense
@@ -80,7 +95,7 @@ class Verdict(Enum):
     @property
     def is_change(self) -> bool:
         """Whether it is for better or worse."""
-        return self.sense != "neither"
+        return self.sense in ("worse", "better")
 
     @property
     def does_more(self) -> bool:

@@ -20,6 +20,7 @@ from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers, WindowResult
+from pytest_opprof.verdict.verdicts import Status
 
 from ..conftest import ENVIRONMENT, profile_of
 
@@ -49,7 +50,7 @@ def window(
 
 
 def done(*windows: WindowResult, outcome: str = "passed") -> TestRecord:
-    return TestRecord(id="test_m.py::test_a", status="ok", outcome=outcome, windows=list(windows))  # type: ignore[arg-type]
+    return TestRecord(id="test_m.py::test_a", status=Status.OK, outcome=outcome, windows=list(windows))  # type: ignore[arg-type]
 
 
 def kept(root: Path, name: str = BODY) -> WindowBaseline | None:

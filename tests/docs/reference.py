@@ -106,7 +106,9 @@ def files() -> Iterator[str]:
         schema = json.loads(path.read_text(encoding="utf-8"))
         yield f"\n## {path.name}\n\n{schema.get('title', '')}"
         for name, of in schema["$defs"].items():
-            if "properties" in of:
+            if "enum" in of:
+                yield f"\n### {name}\n\n{_type(of)}."
+            elif "properties" in of:
                 yield f"\n### {name}\n\n{of.get('description', '')}\n"
                 yield from _table(
                     ("field", "type", ""),

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_opprof.processes.child import Child
+from pytest_opprof.processes.pool import Request
+from pytest_opprof.results.plain import plain
 
 from .conftest import AsChild
 
@@ -39,7 +41,7 @@ Fresh = Callable[..., list[dict[str, Any]]]
 
 def question(*tests: str, stays: bool = False, best_ns: int | None = None, module: str = "test_m.py") -> dict[str, Any]:
     wanted = [f"{module}::{test}" for test in tests]
-    return {"tests": wanted, "stays": stays, "best_ns": best_ns, "sites": [], "cold": []}
+    return plain(Request(wanted, stays=stays, best_ns=best_ns))
 
 
 @pytest.fixture

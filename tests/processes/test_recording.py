@@ -12,7 +12,7 @@ from msgspec import structs
 from pytest_opprof.baselines.entry import WindowBaseline, entry_of
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.plan import Noise, Update
-from pytest_opprof.processes.pool import Answer
+from pytest_opprof.processes.pool import Answer, Request
 from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import Remark
@@ -24,6 +24,7 @@ from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.verdicts import Status
 
 from ..conftest import profile_of
 
@@ -47,7 +48,7 @@ def ran(name: str = "a", rounds: int = 10, windows: Sequence[str] = (BODY,), **k
     judged = [JudgedWindow(WindowNumbers.of(window, profile), processes=(took(rounds=rounds),)) for window in windows]
     return TestRecord(
         id=f"t.py::{name}",
-        status="ok",
+        status=Status.OK,
         outcome="passed",
         file="t.py",
         windows=[each.result(HERE, parallel=False, compared=True) for each in judged],
@@ -75,20 +76,13 @@ class Others:
         self.numbers.append(number)
         yield [self] * number
 
-    def measure(
-        self,
-        tests: list[str],
-        patience_s: float,
-        sites: Sequence[str] = (),
-        one_thread: bool = False,
-        repeats: bool = False,
-    ) -> dict[str, Answer]:
-        self.asked.append(tests)
-        self.in_one_thread.append(one_thread)
-        self.with_lines.append(list(sites))
+    def measure(self, request: Request, patience_s: float) -> dict[str, Answer]:
+        self.asked.append(request.tests)
+        self.in_one_thread.append(request.one_thread)
+        self.with_lines.append(request.sites)
         self.patience_s.append(patience_s)
         # This run's process is number 1.
-        found = {test: self._does(self._ended + 2, test) for test in tests}
+        found = {test: self._does(self._ended + 2, test) for test in request.tests}
         return {test: each if isinstance(each, Answer) else Answer({BODY: each}, "") for test, each in found.items()}
 
     def end(self) -> None:

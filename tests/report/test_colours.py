@@ -25,7 +25,7 @@ class Terminal:
 def test_the_sense_of_a_verdict_is_what_a_line_says(verdict: Verdict) -> None:
     terminal = Terminal()
     write(terminal, [TextLine("Cast", verdict.sense)])
-    expected = {"worse": ["red"], "better": ["green"], "neither": []}
+    expected = {"worse": ["red"], "better": ["green"], "unknown": [], "neither": []}
     assert terminal.written == [("Cast", expected[verdict.sense])]
     assert (verdict.sense == "worse") is verdict.is_regression
     assert (verdict.sense == "better") is verdict.is_improvement

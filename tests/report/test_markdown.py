@@ -25,7 +25,7 @@ from pytest_opprof.results.window_result import GrownLine, WindowNumbers
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.findings import Finding
 from pytest_opprof.verdict.tolerances import STORED
-from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
+from pytest_opprof.verdict.verdicts import Status, TimingVerdict, Verdict
 
 from ..conftest import profile_of
 from .made_runs import record_of, run
@@ -97,7 +97,7 @@ def test_a_growth_beyond_budget_and_baseline_is_told_once_with_both_remedies() -
     test = record_of("t.py::test_a", *CAST, Cast=2)
     (finding,) = test.windows[0].findings
     assert (finding.text, finding.over_budget) == ("Cast: 3 calls (budget: 2, baseline: 1)", True)
-    assert test.status == "over budget"
+    assert test.status == Status.OVER_BUDGET
     text = markdown(run(test))
     assert "<summary>▲ <code>t.py::test_a</code>: Cast: 3 calls (budget: 2, baseline: 1)</summary>" in text
     assert "| <code>Cast</code> | 1 → 3 |  | over budget, more calls |" in text
@@ -163,7 +163,7 @@ def test_a_change_that_was_accepted_or_is_expected_to_fail_is_not_worse() -> Non
 
 
 def test_nothing_that_went_wrong_is_left_out() -> None:
-    strict = TestRecord(id="t.py::new", outcome="failed", status="no baseline")
+    strict = TestRecord(id="t.py::new", outcome="failed", status=Status.NO_BASELINE)
     found = markdown(run(strict, stale=[Stale("t.py::gone")], interrupted=True, errors=["no <core>"]))
     assert found.startswith("## opprof: 1 error, 1 test measured\n")
     assert "1 without baseline." in found

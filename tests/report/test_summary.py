@@ -13,8 +13,9 @@ from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.run_result import Stale
-from pytest_opprof.results.test_result import Status, TestRecord
+from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine, WindowNumbers
+from pytest_opprof.verdict.verdicts import Status
 
 from ..conftest import profile_of
 from .made_runs import record_of
@@ -25,7 +26,7 @@ def settings(pytester: pytest.Pytester) -> Settings:
     return settings_of(pytester.parseconfig())
 
 
-def record(name: str = "a", status: Status = "ok", **known: Any) -> TestRecord:
+def record(name: str = "a", status: Status = Status.OK, **known: Any) -> TestRecord:
     return TestRecord(id=f"t.py::{name}", status=status, outcome="passed", **known)
 
 
@@ -34,7 +35,7 @@ def summary(*records: TestRecord, **known: Any) -> Summary:
 
 
 def test_the_last_line_counts_the_worst_first(settings: Settings) -> None:
-    found = summary(record("a"), record("b", "slower"), record("c", "over budget"), record("d"))
+    found = summary(record("a"), record("b", Status.SLOWER), record("c", Status.OVER_BUDGET), record("d"))
     assert list(found.told(settings, 0)) == ["opprof: 4 tests measured, 2 ok, 1 over budget, 1 slower"]
 
 
@@ -72,7 +73,7 @@ def test_that_nothing_was_measured_is_said_with_the_cause(
 
 def test_what_a_test_says_is_left_out_with_q_but_counted_and_errors_never_are(settings: Settings) -> None:
     said = {"t.py::a": ["it was cold"]}
-    found = summary(record(remarks=said, missing={"t.py::a": "no baseline"}), errors=["it broke"])
+    found = summary(record(remarks=said, missing={"t.py::a": Status.NO_BASELINE}), errors=["it broke"])
     told = "\n".join(found.told(settings, 0))
     assert "it was cold" in told
     assert "record them: pytest --opprof-update-new (-vv shows the ops of each test)" in told
@@ -121,8 +122,8 @@ def test_what_a_backend_says_of_several_tests_is_said_once(settings: Settings) -
 @pytest.mark.parametrize(
     ("status", "advice"),
     [
-        ("improved", "keep what became cheaper: pytest t.py::a --opprof-update"),
-        ("too noisy", "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"),
+        (Status.IMPROVED, "keep what became cheaper: pytest t.py::a --opprof-update"),
+        (Status.TOO_NOISY, "for a verdict in spite of noise, let two versions take turns: pytest --opprof-against=REV"),
     ],
 )
 def test_what_to_do_next_is_said_but_not_of_a_revision(settings: Settings, status: Status, advice: str) -> None:
@@ -142,13 +143,13 @@ def test_what_to_do_next_is_said_but_not_of_a_revision(settings: Settings, statu
 def test_keeping_what_became_cheaper_accepts_no_test_that_fails(
     settings: Settings, better: int, fails: bool, command: str
 ) -> None:
-    records = [record(f"{number}", "improved") for number in range(better)]
+    records = [record(f"{number}", Status.IMPROVED) for number in range(better)]
     other = record_of("t.py::other", {"Cast": 1}, {"Cast": 2 if fails else 1})
     assert command in list(summary(*records, other).told(settings, 0))
 
 
 def test_an_update_that_keeps_what_became_cheaper_does_not_ask_for_one(settings: Settings) -> None:
-    told = list(summary(record(status="improved")).told(replace(settings, update="all"), 0))
+    told = list(summary(record(status=Status.IMPROVED)).told(replace(settings, update="all"), 0))
     assert told == ["opprof: 1 test measured, 0 ok, 1 improved"]
 
 

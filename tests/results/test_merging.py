@@ -6,6 +6,7 @@ from pytest_opprof.profile.range import Range
 from pytest_opprof.results.merging import across, merged, of_window
 from pytest_opprof.results.run_result import Stale
 from pytest_opprof.results.window_result import RankNumbers
+from pytest_opprof.verdict.verdicts import Status
 
 from ..report.made_runs import rank_of, record_of, run
 
@@ -16,7 +17,7 @@ MORE = {"Add": 2, "Cast": 3}
 def test_a_test_fails_where_it_does_on_any_rank_and_says_on_which() -> None:
     ranks = [rank_of(rank, 4, record_of("t.py::a", SAME, MORE if rank else SAME)) for rank in range(4)]
     (test,) = merged(ranks).tests
-    assert (test.outcome, test.status) == ("failed", "more calls")
+    assert (test.outcome, test.status) == ("failed", Status.MORE_CALLS)
     (window,) = test.windows
     assert tuple(map(str, window.findings)) == ("ranks 1-3: Cast: 3 calls (baseline: 0)",)
     assert [finding.op for finding in window.findings] == ["Cast"]

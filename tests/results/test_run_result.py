@@ -25,7 +25,7 @@ from pytest_opprof.results.window_result import OpResult, RowResult, WindowNumbe
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.tolerances import STORED
-from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
+from pytest_opprof.verdict.verdicts import Status, TimingVerdict, Verdict
 
 from ..conftest import profile_of
 
@@ -42,7 +42,9 @@ def window(**limits: object) -> WindowResult:
 
 
 def record(**limits: object) -> TestRecord:
-    return TestRecord(id="t.py::a", outcome="failed", status="over budget", windows=[window(**limits)], table=["x"])
+    return TestRecord(
+        id="t.py::a", outcome="failed", status=Status.OVER_BUDGET, windows=[window(**limits)], table=["x"]
+    )
 
 
 def read(path: Path) -> RunResult:
@@ -89,7 +91,9 @@ def test_what_is_strange_travels_and_is_no_end_of_the_run() -> None:
         facts={"peak_memory": (2**80, -1)},
         rounds=2_000_000,
     )
-    sent = TestRecord(id="a", status="ok", windows=[JudgedWindow(numbers).result("CPU", parallel=False, compared=True)])
+    sent = TestRecord(
+        id="a", status=Status.OK, windows=[JudgedWindow(numbers).result("CPU", parallel=False, compared=True)]
+    )
     (found,) = converted(json.loads(json.dumps(plain(sent))), TestRecord).windows
     assert (found.name, found.host_ns, found.facts["peak_memory"]) == ("body", (-7, 3), (2**80, -1))
     assert found.environment.frameworks == {"torch": "2.13"}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
-from pytest_opprof.results.test_result import WORDS
-from pytest_opprof.verdict.verdicts import Status, Verdict
+from pytest_opprof.results.test_result import TestResult, counted, worst
+from pytest_opprof.verdict.verdicts import Status
 
 
-def test_each_status_has_words_and_a_place_in_the_order() -> None:
-    # A status without a place would be counted as "ok".
-    assert {*WORDS, "ok"} == {*get_args(Status)}
+def test_the_worst_status_is_that_of_the_test() -> None:
+    assert worst({Status.IMPROVED, Status.OK, Status.SLOWER, Status.NO_BASELINE}) is Status.SLOWER
+    assert worst({Status.IMPROVED, Status.OK}) is Status.IMPROVED
+    assert worst(set()) is Status.OK
 
 
-def test_each_verdict_gives_a_status_that_there_is() -> None:
-    assert {verdict.status for verdict in Verdict} <= {*get_args(Status)}
+def test_the_summary_counts_every_status_but_ok_the_worst_first() -> None:
+    tests = [TestResult(id=status.value, status=status) for status in reversed(Status)]
+    assert counted(tests) == [f"1 {status.words}" for status in Status if status is not Status.OK]
+    assert counted(tests)[0] == "1 over budget"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -299,9 +300,9 @@ class _OfRuns:
         """Yield the lines for people."""
         # Imported here, with NumPy behind them.
         from ...report.failure import Shown, failure
-        from ...results.test_result import WORDS, status
+        from ...results.test_result import status
         from ...results.window_result import titled
-        from ...verdict.verdicts import Verdict
+        from ...verdict.verdicts import Status, Verdict
 
         for before, after in self._environments():
             yield TextLine(style.write(f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}"))
@@ -326,11 +327,11 @@ class _OfRuns:
             )
         for path, keys in self._only():
             yield from (TextLine(style.write(f"only in {path}: {titled(*key)}")) for key in keys)
-        words = [status([window]) for window in self.windows.values()]
-        counted = [f"{words.count(word)} {said}" for word, said in WORDS.items() if word in words]
+        counts = Counter(status([window]) for window in self.windows.values())
+        counted = [f"{counts[each]} {each.words}" for each in Status if counts[each] and each is not Status.OK]
         judged = sum(window.times_judged for window in self.windows.values())
         what = "rank" if self.now.kind == "ranks" else "window"
-        total = f"{plural(len(self.windows), what)} compared, {judged} by time, {words.count('ok')} ok"
+        total = f"{plural(len(self.windows), what)} compared, {judged} by time, {counts[Status.OK]} ok"
         yield TextLine(f"opprof: {', '.join([total, *counted])}")
 
     def is_worse(self) -> bool:

@@ -24,24 +24,19 @@ FILLS: Final[Mapping[Kind, str]] = {
 }
 PALE: Final = "#c3c7cd"
 """Of the value before, and of the unused part of a limit."""
-_OF_STATUS: Final[Mapping[Status, Kind]] = {
-    "no baseline": "warn",
-    "too noisy": "warn",
-    "not compared": "mute",
-    "improved": "good",
-    "ok": "ok",
-}
+_OF_SENSE: Final[Mapping[Sense, Kind]] = {"worse": "bad", "better": "good", "unknown": "warn", "neither": "mute"}
 
 
 def of_status(status: Status, *, fails: bool) -> Kind:
     """Return the mark for the status of a test; a failure that is only reported is marked as a doubt."""
-    return _OF_STATUS.get(status, "bad" if fails else "warn")
+    if status is Status.OK:
+        return "ok"
+    return "warn" if status.sense == "worse" and not fails else _OF_SENSE[status.sense]
 
 
 def of_verdict(verdict: Verdict) -> Kind:
     """Return the mark for the change of an op."""
-    found: dict[Sense, Kind] = {"worse": "bad", "better": "good", "neither": "mute"}
-    return "warn" if verdict is Verdict.NOISY else found[verdict.sense]
+    return _OF_SENSE[verdict.sense]
 
 
 Sort = Literal["computes", "moves", "communicates", "other", "unknown"]

@@ -9,7 +9,7 @@ from typing import Final
 
 from ...results.run_result import RunResult
 from ...results.test_id import split_id
-from ...results.test_result import WORDS, TestResult
+from ...results.test_result import TestResult
 from ...results.window_result import BODY, LinesOfCause, RowResult, WindowResult, open_trace
 from ...verdict.changed import calls_vary, split
 from ...verdict.findings import LimitResult
@@ -26,7 +26,7 @@ _ROWS: Final = 40
 """Ops of a window that are shown though nothing became of them."""
 _SITES: Final = 8
 _RANK_ROWS: Final = 200
-_ORDER: Final = {status: place for place, status in enumerate([*WORDS, "ok"])}
+_ORDER: Final = {status: place for place, status in enumerate(Status)}
 
 
 def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()) -> str:
@@ -49,7 +49,6 @@ def html(run: RunResult, remarks: Sequence[str] = (), doubts: Sequence[str] = ()
         others=[test for test in tests if test.result.outcome == "failed" and test.result.id not in failing],
         left_out=len(calm[SLOWEST:]),
         counts=_counts(tests),
-        WORDS=WORDS,
         base="base" if run.against else "baseline",
         causes=[(cause, [numbers[test] for test in cause.tests]) for cause in run.causes],
         most_calls=max((abs(cause.calls) for cause in run.causes), default=0) or 1,

@@ -28,6 +28,7 @@ from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.tolerances import PAIRS
+from pytest_opprof.verdict.verdicts import Status
 
 from ...conftest import profile_of
 
@@ -51,7 +52,7 @@ class Pairs:
         report = pytest.TestReport(self.test, (self.file, 1, "test_a"), {}, outcome, longrepr, "call")  # type: ignore[arg-type]
         if windows:
             results = [window.result("CPU, 2 cores", parallel=False, compared=True) for window in windows]
-            report.opprof = plain(TestRecord(id=self.test, status="ok", windows=results))  # type: ignore[attr-defined]
+            report.opprof = plain(TestRecord(id=self.test, status=Status.OK, windows=results))  # type: ignore[attr-defined]
         return [self.config.hook.pytest_report_to_serializable(config=self.config, report=report)]
 
     def side(self, ns: int = NS, **known: Any) -> SideRun:
@@ -103,7 +104,7 @@ def test_what_is_the_same_is_ok_after_five_pairs(pairs: Run) -> None:
     assert run.is_open
     run.add(run.side(), run.side())
     assert not run.is_open
-    assert (run.report().outcome, run.record().status) == ("passed", "ok")
+    assert (run.report().outcome, run.record().status) == ("passed", Status.OK)
 
 
 def test_what_looks_slower_is_so_after_nine_pairs(pairs: Run) -> None:
@@ -112,7 +113,7 @@ def test_what_looks_slower_is_so_after_nine_pairs(pairs: Run) -> None:
     assert run.is_open
     run.add(run.side(), run.side(2 * NS))
     assert not run.is_open
-    assert (run.report().outcome, run.record().status) == ("failed", "slower")
+    assert (run.report().outcome, run.record().status) == ("failed", Status.SLOWER)
 
 
 def test_more_calls_are_certain_after_three_pairs_whatever_the_times_are(pairs: Run) -> None:
@@ -121,14 +122,14 @@ def test_more_calls_are_certain_after_three_pairs_whatever_the_times_are(pairs: 
     assert run.is_open
     run.add(run.side(), run.side(2 * NS, calls=2))
     assert not run.is_open
-    assert (run.report().outcome, run.record().status) == ("failed", "more calls")
+    assert (run.report().outcome, run.record().status) == ("failed", Status.MORE_CALLS)
 
 
 def test_calls_that_a_pair_finds_at_the_revision_too_are_no_more(pairs: Run) -> None:
     run = pairs()
     run.add(run.side(), run.side(calls=2), 2)
     run.add(run.side(calls=2), run.side(calls=2))
-    assert run.record().status != "more calls"
+    assert run.record().status != Status.MORE_CALLS
 
 
 DRAWN = "Add: 1..9 calls (main: 1); not judged, since it varies from process to process"
@@ -137,10 +138,10 @@ DRAWN = "Add: 1..9 calls (main: 1); not judged, since it varies from process to 
 @pytest.mark.parametrize(
     ("again", "is_open", "status"),
     [
-        ([(1, 2)], False, "more calls"),
-        ([(1, 9)], True, "ok"),  # sizes are drawn at random
-        ([(2, 2)], True, "ok"),
-        ([], True, "more calls"),
+        ([(1, 2)], False, Status.MORE_CALLS),
+        ([(1, 9)], True, Status.OK),  # sizes are drawn at random
+        ([(2, 2)], True, Status.OK),
+        ([], True, Status.MORE_CALLS),
     ],
 )
 def test_the_pair_that_looks_up_lines_confirms_the_same_extra_calls(
@@ -181,9 +182,9 @@ def test_a_changed_test_is_compared_as_it_is_now_on_both_sides(pairs: Run) -> No
     test = run.described
     run.found = Found("main", run.config, changed={run.test: 3})
     run.add(run.side(rounds=1), run.side(rounds=1, calls=2))
-    assert run.record().status == "more calls"
+    assert run.record().status == Status.MORE_CALLS
     assert run.found.add_todays([test], [run.side(rounds=1, calls=2), run.side(rounds=1, calls=2)], set()) == set()
-    assert run.record().status == "ok"
+    assert run.record().status == Status.OK
     assert [said for _, said in run.record().each_remark] == [
         "the file of the test changed (3 lines), so main ran it as it is now"
     ]
@@ -204,7 +205,7 @@ def test_a_changed_test_that_does_not_pass_as_it_is_now_is_compared_only_if_its_
     bodies = {run.test} if other_body else set()
     assert run.found.add_todays([run.described], pair, bodies) == {run.test} - bodies
     if not other_body:
-        assert run.record().status == "more calls"
+        assert run.record().status == Status.MORE_CALLS
         return
     said = f"nothing to compare with: main {does} the test as it is now, and the test changed"
     assert list(run.record().missing.values()) == [said]
@@ -215,10 +216,10 @@ def test_times_of_fewer_than_ten_rounds_need_no_further_pair(pairs: Run) -> None
     run = pairs()
     run.add(run.side(rounds=9), run.side(2 * NS, rounds=9))
     assert not run.is_open
-    assert run.record().status == "ok"
+    assert run.record().status == Status.OK
 
 
-@pytest.mark.parametrize(("noise", "status"), [("warn", "too noisy"), ("ignore", "slower")])
+@pytest.mark.parametrize(("noise", "status"), [("warn", Status.TOO_NOISY), ("ignore", Status.SLOWER)])
 def test_rounds_that_waited_are_no_evidence_unless_noise_is_ignored(pairs: Run, noise: str, status: str) -> None:
     run = pairs(f"--opprof-noise={noise}")
     run.add(run.side(), run.side(2 * NS, wait_ns=NS), 9)
@@ -267,7 +268,7 @@ def test_what_the_revision_lacks_is_said_and_needs_no_further_pair(
     run = pairs()
     run.add(before(run), run.side())
     assert not run.is_open
-    assert (run.report().outcome, run.record().status) == ("passed", "no baseline")
+    assert (run.report().outcome, run.record().status) == ("passed", Status.NO_BASELINE)
     assert list(run.record().missing.values()) == [f"nothing to compare with: {why.format(file=run.file)}"]
 
 
@@ -284,14 +285,14 @@ def test_a_pair_in_which_one_side_lost_the_window_does_not_count(pairs: Run) -> 
     run.add(run.side(), run.side(name="other"))
     assert run.is_open
     run.add(run.side(), run.side())
-    assert (run.is_open, run.record().status) == (False, "ok")
+    assert (run.is_open, run.record().status) == (False, Status.OK)
 
 
 def test_each_window_is_compared_with_that_of_its_name(pairs: Run) -> None:
     run = pairs()
     both = [[window(NS, name="one"), window(3 * NS, name="two")], [window(3 * NS, name="two"), window(NS, name="one")]]
     run.add(*(SideRun([run.test], {run.test: run.reports(*windows)}) for windows in both), 5)
-    assert (run.is_open, run.record().status) == (False, "ok")
+    assert (run.is_open, run.record().status) == (False, Status.OK)
 
 
 def test_a_test_that_the_working_tree_did_not_run_is_an_error(pairs: Run) -> None:
@@ -392,7 +393,7 @@ def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs:
     confirmed(run, 3900, 3900, 3900)
     assert run.found.coarse.still_slower(run.test)
     report = run.report()
-    assert (report.outcome, run.record().status) == ("failed", "slower")
+    assert (report.outcome, run.record().status) == ("failed", Status.SLOWER)
     assert "CPU time: 3.9 s (main: 12 ms), x325; ops unchanged" in report.longreprtext
     assert "(confirmed in 3 pairs of processes, in one thread)" in report.longreprtext
     assert [row.op for row in run.found.worse[run.test]] == ["cpu_time"]
@@ -425,7 +426,7 @@ def test_what_takes_no_longer_needs_no_more_pairs(pairs: Run, now_ms: int) -> No
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, now_ms))
     assert not run.found.suspects(run.described)
-    assert (run.report().outcome, run.record().status) == ("passed", "ok")
+    assert (run.report().outcome, run.record().status) == ("passed", Status.OK)
 
 
 def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> None:
@@ -436,13 +437,13 @@ def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> Non
     assert run.report().outcome == "passed"
 
 
-@pytest.mark.parametrize(("now_ms", "status"), [(12, "improved"), (16, "ok")])
+@pytest.mark.parametrize(("now_ms", "status"), [(12, Status.IMPROVED), (16, Status.OK)])
 def test_fewer_calls_that_take_clearly_more_time_are_no_improvement(pairs: Run, now_ms: int, status: str) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12, calls=2), took(run, now_ms))
     assert (run.report().outcome, run.record().status) == ("passed", status)
     said = [text for _, text in run.record().each_remark]
-    assert ("fewer calls, but CPU time: 16 ms (main: 12 ms), x1.33, in this process" in said) is (status == "ok")
+    assert ("fewer calls, but CPU time: 16 ms (main: 12 ms), x1.33, in this process" in said) is (status == Status.OK)
 
 
 def test_what_does_more_is_not_measured_again_for_its_time(pairs: Run) -> None:
@@ -469,7 +470,7 @@ def test_a_wait_is_seen_where_nobody_else_uses_the_machine(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 12, 300))
     confirmed(run, 12, 12, 12, wall_ms=300, busy="other processes used 1.9 of 2 cores")
-    assert (run.report().outcome, run.record().status) == ("passed", "too noisy")
+    assert (run.report().outcome, run.record().status) == ("passed", Status.TOO_NOISY)
 
 
 @pytest.mark.parametrize(("before", "outcome"), [(0, "failed"), (1, "passed")])

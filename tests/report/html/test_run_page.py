@@ -12,6 +12,7 @@ from pytest_opprof.results.merging import merged
 from pytest_opprof.results.run_result import Stale
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import GrownLine
+from pytest_opprof.verdict.verdicts import Status
 
 from ..made_runs import rank_of, record_of, run
 from .read import Page, row
@@ -206,7 +207,10 @@ def test_shards_are_one_run() -> None:
     stale = [Stale("s", file="s.json")]
     two = run(record_of("a.py::b", *CAST), stale=stale, commit="c1", started="2026-11-23T01:00:00Z", interrupted=True)
     both = merged([one, two])
-    assert [(test.id, test.status) for test in both.tests] == [("a.py::a", "more calls"), ("a.py::b", "more calls")]
+    assert [(test.id, test.status) for test in both.tests] == [
+        ("a.py::a", Status.MORE_CALLS),
+        ("a.py::b", Status.MORE_CALLS),
+    ]
     assert (both.summary, both.stale, both.commit, both.started) == (
         {"more calls": 2},
         stale,
