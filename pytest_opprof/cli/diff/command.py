@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 Windows = Mapping[tuple[str, str], "JudgedWindow"]
 """By test and name; two profiles have one."""
+_RECORDED: Mapping[str, tuple[str, str]] = {
+    "python": ("calls of Python functions", "--opprof-python"),
+    "leaks": ("leaks", "--opprof-leaks"),
+    "memory": ("sizes of allocations", "--opprof-memory"),
+    "host memory": ("peaks of the host's memory", "--opprof-memory"),
+}
+"""The quantities of each extra recording, and the flag that asks for it."""
 _WHAT = (
     "compare two saved profiles, runs (--opprof-json) or baseline files; exit 1 if the second is worse, 2 if opprof"
     " cannot judge it"
@@ -265,7 +272,8 @@ class _OfRuns:
         }
         environments = self._environments()
         across = {"environments": [list(each) for each in environments]} if environments else {}
-        return {"base": str(self.base.path), "now": str(self.now.path), **across, "windows": found, **only}
+        remarks = {"remarks": alone} if (alone := list(self._recorded_alone())) else {}
+        return {"base": str(self.base.path), "now": str(self.now.path), **across, **remarks, "windows": found, **only}
 
     def write_page(self, path: Path) -> None:
         """Write the page of the comparison: the page of a run."""
@@ -293,6 +301,7 @@ class _OfRuns:
         doubts = [
             f"the environments differ: {before} -> {after}: {_SO_MAY_OPS}" for before, after in self._environments()
         ]
+        doubts += self._recorded_alone()
         run = run_of(records, [], interrupted=False, against=str(self.base.path))
         page.write(path, run_page.html(run, only, doubts), "-o")
 
@@ -327,6 +336,7 @@ class _OfRuns:
             )
         for path, keys in self._only():
             yield from (TextLine(style.write(f"only in {path}: {titled(*key)}")) for key in keys)
+        yield from (TextLine(style.write(line)) for line in self._recorded_alone())
         counts = Counter(status([window]) for window in self.windows.values())
         counted = [f"{counts[each]} {each.words}" for each in Status if counts[each] and each is not Status.OK]
         judged = sum(window.times_judged for window in self.windows.values())
@@ -359,6 +369,25 @@ class _OfRuns:
         """Return the windows that only one side has, of each side."""
         both = ((self.base, self.now), (self.now, self.base))
         return [(side.path, sorted(side.windows.keys() - other.windows.keys())) for side, other in both]
+
+    def _recorded_alone(self) -> Iterator[str]:
+        """Yield a line for each extra recording that only one of two windows has, so that nothing compares it."""
+        # Imported here, with NumPy behind them.
+        from ...results.window_result import titled
+        from ...verdict.quantities import FACTS
+
+        alone: dict[tuple[str, Path], list[str]] = {}
+        for key in self.windows:
+            before, now = (
+                {FACTS[name].needs for name in side.windows[key].entry.facts} - {""} for side in (self.base, self.now)
+            )
+            for each in sorted(before ^ now):
+                path = self.base.path if each in before else self.now.path
+                alone.setdefault((each, path), []).append(titled(*key))
+        for (recording, path), titles in alone.items():
+            more = f" and {plural(len(titles) - 1, 'more window')}" if len(titles) > 1 else ""
+            quantities, flag = _RECORDED[recording]
+            yield f"{titles[0]}{more}: {quantities} not compared, only {path} has them ({flag} records them)"
 
     def _environments(self) -> list[tuple[str, str]]:
         """Return the environments of both sides where these differ, each pair once."""

@@ -195,6 +195,29 @@ def test_calls_of_python_functions_are_compared_across_versions_of_packages_but_
     assert "not compared: lib 2 (baseline: 1), python 3.13 (baseline: 3.12)" in capsys.readouterr().out
 
 
+def test_a_quantity_that_only_one_side_recorded_is_said_to_be_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = window(100, 5, facts={"python_calls": [9] * 10, "left_behind": [0] * 10})
+    files = [
+        write(tmp_path / "base.json", a=window(100, 5), b=window(100, 5)),
+        write(tmp_path / "now.json", a=recorded, b=window(100, 5, facts={"python_calls": [9] * 10})),
+    ]
+    leaks = f"t.py::a: leaks not compared, only {files[1]} has them (--opprof-leaks records them)"
+    calls = (
+        f"t.py::a and 1 more window: calls of Python functions not compared, only {files[1]} has them"
+        " (--opprof-python records them)"
+    )
+    assert main(["diff", *map(str, files)]) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == [leaks, calls]
+    assert main(["diff", *map(str, files), "--format=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["remarks"] == [leaks, calls]
+    assert main(["diff", *map(str, files), f"-o{tmp_path / 'page.html'}"]) == 0
+    assert leaks in Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert judge(tmp_path, recorded, recorded) == 0
+    assert "not compared" not in capsys.readouterr().out
+
+
 def test_times_of_another_device_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = window(100, 5, environment={**ENVIRONMENT, "device": "other"})
     assert judge(tmp_path, window(100, 5), other) == 2
