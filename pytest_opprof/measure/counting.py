@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from types import CodeType
 
 from ..python_calls.counted import PythonCalls
-from ..python_calls.counter import Counter
+from ..python_calls.counter import LIMIT_S, Counter
 from ..python_calls.tally import Snapshot
 from ..sites.shown import Shown
 from .window import Window
+
+# Counting takes 3 to 10 times a body of plain Python, and may take this many times, or seconds.
+_SLOWER, _LEAST_S = 20, 5.0
 
 
 class Counting:
@@ -26,7 +29,9 @@ class Counting:
         target: CodeType | None = None,
     ) -> None:
         """*lines*: whether to find the calling lines, of the functions *only* or of all; *target*: the body."""
-        self.counter = Counter(shown, lines, only, target)
+        took_ns = [max(each.profile.wall_ns or (0,)) for each in measured if not each.unfinished]
+        limit_s = max(_SLOWER * max(took_ns) / 1e9, _LEAST_S) if took_ns else LIMIT_S
+        self.counter = Counter(shown, lines, only, target, limit_s)
         self._measured = defaultdict[str, list[Window]](list)
         for window in measured:
             self._measured[window.name].append(window)

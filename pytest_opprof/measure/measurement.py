@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -59,6 +59,8 @@ class Measurement:
         """By window, the calls of Python functions."""
         self.counting: Counting | None = None
         """Counts them while the body runs once more; nothing is measured meanwhile."""
+        self.sampled: Sequence[str] = ()
+        """The lines that took the time of the measured run, in words, if it was sampled."""
 
     def next_name(self, kind: str = "") -> str:
         """Return the name of the next unnamed window: ``1``, ``2``; ``rounds 1``, ``rounds 2``."""

@@ -5,6 +5,7 @@ Two processes of the same code differ more than two rounds of one process, so mo
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from ..profile.op_profile import Remark
 from ..python_calls.counted import PythonCalls
 from ..results.plain import converted, plain
 from ..results.window_result import SitesByOp, WindowResult
+from ..verdict.quantities import CPU_TIME
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
 from .this_run import CORE, command
@@ -72,6 +74,8 @@ class Request(Struct):
     """Whether the second of two runs with the same fixtures of class and module is measured; of the first only the
     coarse time is.
     """
+    slow: bool = False
+    """Whether the run is sampled for the lines that take its time."""
     anew: bool = False
     """Whether the framework forgets the functions that it compiled before."""
     stays: bool = False
@@ -106,6 +110,8 @@ class Answer:
     """By window, the backends' remarks."""
     python: Mapping[str, PythonCalls] = field(default_factory=dict)
     """By window, the calls of Python functions of a body that runs once, if only these were requested."""
+    slow_lines: Sequence[str] = ()
+    """The lines that take the time of the body, if requested."""
 
 
 class Process:
@@ -129,6 +135,7 @@ class Process:
                 {window.name: window.sites for window in answer.windows},
                 {window.name: window.remarks for window in answer.windows},
                 answer.python,
+                [text for window in answer.windows if (text := window.explained.get(CPU_TIME, ""))],
             )
             for test, answer in converted(answers, dict[str, Measured]).items()
         }
@@ -247,7 +254,12 @@ class Pool:
             self.forget()
             raise
 
-    def counted_cold(self, file: str, test: str) -> Answer:
-        """Count calls of Python functions of *test* in a process where nothing ran before, in its one run."""
-        with self.started({file}) as processes:
-            return processes[0].measure(Request([test], cold=[test]))[test]
+    def cold(self, file: str, test: str, slow: bool) -> Answer:
+        """Count calls of Python functions of *test* in a process where nothing ran before, in its one run.
+
+        *slow*: let pytest run it there before, and sample the lines that take its time.
+        """
+        with self.started({file}) as (process,):
+            sampled = process.measure(Request([test], slow=True))[test] if slow else Answer({}, "")
+            counted = process.measure(Request([test], cold=[test]))[test]
+            return dataclasses.replace(counted, slow_lines=sampled.slow_lines, why=sampled.why or counted.why)

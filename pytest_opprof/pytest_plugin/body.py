@@ -20,7 +20,7 @@ from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
 from ..measure.sampled import Sampler
 from ..measure.window import LEFT, OPEN, Window
-from ..processes.this_run import COUNTED, FIRST_LOOK
+from ..processes.this_run import COUNTED, FIRST_LOOK, SLOW
 from ..profile.op_profile import About
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
@@ -201,9 +201,12 @@ def count(
     The test's outcome is already decided, so a body that cannot run again is no failure.
     """
     assert measurement.shown is not None  # a run that judges has it
+    names = {BODY, *(window.name for window in measurement.windows)}
+    if why := why_not_again(call.test):
+        return {name: PythonCalls(uncounted=why, fails_again=True) for name in names}
     counting = Counting(measurement.shown, measurement.windows, lines, only, _code_of(call.item))
     measurement.begin_round()
-    measurement.counting, raised, why = counting, call.raised, ""
+    measurement.counting, raised = counting, call.raised
     try:
         with counting.counter:
             call.by_us()
@@ -214,7 +217,6 @@ def count(
         _forget_excinfo(call)
     finally:
         measurement.counting, call.raised = None, raised
-    names = {BODY, *(window.name for window in measurement.windows)}
     return (
         {name: PythonCalls(uncounted=why, fails_again=True) for name in names}
         if why
@@ -228,10 +230,15 @@ _LOOKS, _MOST_SAMPLED, _SAMPLED_S = 100, 20, 5
 
 
 def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
-    """Run the body again, and return in words the lines that take its time; none if it cannot run again."""
+    """Run the body again, and return in words the lines that take its time.
+
+    If it cannot run again, return those of its first run, if that was sampled.
+    """
     assert measurement.shown is not None  # a run that judges has it
     raised = call.raised
     try:
+        if why_not_again(call.test):
+            return measurement.sampled
         # The run measures nothing, so its windows are discarded.
         begin = monotonic()
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
@@ -245,7 +252,7 @@ def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
         raise
     except _FAILURES:
         _forget_excinfo(call)
-        return []
+        return measurement.sampled
     finally:
         call.raised = raised
 
@@ -287,8 +294,14 @@ def _measure_rounds(
                 measurement.begin_round()
                 running = True
                 with measurement.recorder.step(body):
-                    last = number == rounds - 1 and not again
-                    result = (yield from call.by_pytest()) if last else call.by_us()
+                    if number < rounds - 1 or again:
+                        result = call.by_us()
+                    elif measurement.shown and call.item.config.stash.get(SLOW, False):
+                        with Sampler(measurement.shown) as sampler:
+                            result = yield from call.by_pytest()
+                        measurement.sampled = [*sampler.lines()]
+                    else:
+                        result = yield from call.by_pytest()
                 running = False
     except NothingMeasured as error:
         if running:

@@ -202,14 +202,16 @@ class Measuring:
                 body.measure_host_memory(call, measurement)
                 body.look_for_leaks(call, measurement)
             windows = self._judged(test, measurement, repeated)
-            if repeated and not body.why_not_again(test):
+            if repeated:
                 windows = self._judging.causes.slower_explained(
                     test,
                     windows,
                     partial(body.slow_lines, call, measurement),
                     partial(body.count, call, measurement, lines=True),
                 )
-                windows = self._judging.causes.memory_explained(windows, partial(body.memory_lines, call, measurement))
+                if not body.why_not_again(test):
+                    lines = partial(body.memory_lines, call, measurement)
+                    windows = self._judging.causes.memory_explained(windows, lines)
             return self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
@@ -220,11 +222,8 @@ class Measuring:
         names = [BODY, *(window.name for window in measurement.windows)]
         if why := _why_uncountable(test, self._settings):
             return dict.fromkeys(names, PythonCalls(uncounted=why))
-        if why := body.why_not_again(test):
-            counted: Mapping[str, PythonCalls] = dict.fromkeys(names, PythonCalls(uncounted=why))
-        else:
-            counted = _counted_here(call, measurement)
-            why = counted[BODY].uncounted if counted[BODY].fails_again else ""
+        counted = _counted_here(call, measurement)
+        why = counted[BODY].uncounted if counted[BODY].fails_again else ""
         return (self._judging.looks.counted_cold(test, why) or counted) if why else counted
 
     def _counted_without_ops(self, test: TestRun, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:

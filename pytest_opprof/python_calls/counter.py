@@ -21,6 +21,10 @@ else:
     from .profiled import TELLS_LOOPS, Observer
 
 
+# The most time for counting a body of unknown time.
+LIMIT_S = 20.0
+
+
 @final
 class Counter:
     """A context that counts: ``with Counter(shown) as counter: ...; counter.result()``.
@@ -35,12 +39,14 @@ class Counter:
         lines: bool = False,
         only: Collection[str] | None = None,
         target: CodeType | None = None,
+        limit_s: float = LIMIT_S,
     ) -> None:
         """*lines*: whether to find the calling lines, of the functions *only* or of all: 1 to 3 us more a call.
 
         *target* is the code of the test function: the work of pytest and plugins before and after it does not count.
-        None: everything does.
+        None: everything does. Counting ends after *limit_s*, if Python is as slow as that.
         """
+        self._limit_s = limit_s
         self._tally = Tally(shown, lines, only, target)
         self._observer: Observer | None = None
         self._collects = False
@@ -56,7 +62,7 @@ class Counter:
             gc.collect(1)
             self._collects = gc.isenabled()
             self._began = self._tally.snapshot()
-            self._observer = Observer(self._tally, _tools_threads())
+            self._observer = Observer(self._tally, _tools_threads(), self._limit_s)
             gc.disable()
             gc.callbacks.append(self._collected)
             try:

@@ -35,8 +35,8 @@ class _Called:
 class Observer:
     """Fills a `Tally` while it is on."""
 
-    def __init__(self, tally: Tally, others: Collection[int]) -> None:
-        """*others* are the threads that do not count."""
+    def __init__(self, tally: Tally, others: Collection[int], limit_s: float) -> None:
+        """*others* are the threads that do not count; *limit_s* is of the other way to count, which can be slow."""
         self._tally = tally
         self._others = others
         self._id = 0

@@ -189,10 +189,10 @@ def test_a_baseline_without_counts_is_said(pytester: pytest.Pytester, suite: Sui
 
 @pytest.fixture
 def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(pool: Pool, file: str, test: str) -> Answer:
+    def none(pool: Pool, file: str, test: str, slow: bool) -> Answer:
         raise BackendError("none is started in this test")
 
-    monkeypatch.setattr(Pool, "counted_cold", none)
+    monkeypatch.setattr(Pool, "cold", none)
 
 
 def test_a_body_that_cannot_run_twice_passes_and_says_so(

@@ -52,6 +52,26 @@ def own(name: str) -> str:
     return f"{__name__}.{name}"
 
 
+@needs_setprofile
+def test_counting_that_takes_too_long_ends_and_says_so():
+    def until_nobody_counts() -> None:
+        while sys.getprofile() is not None:
+            helper([1], 1)
+
+    def until_it_is_copied_no_more() -> str:  # nothing here is an event of the profiler
+        text = ""
+        for value in range(500_000):
+            text += str(value)
+        return text
+
+    for code in (until_nobody_counts, until_it_is_copied_no_more):
+        with Counter(HERE, limit_s=0.01) as counter:
+            code()
+        found = counter.result()
+        assert (found.total, found.uncounted) == (0, "counting took more than 0 s; Python 3.12 counts faster")
+    assert counted(by_rows, [1]).total == 3
+
+
 def test_calls_of_python_functions_and_builtins_are_counted_by_name():
     found = counted(by_rows, list(range(50)))
     assert found.functions == {own("by_rows"): 1, own("helper"): 50, "list.index": 50}

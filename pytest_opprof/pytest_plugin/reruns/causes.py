@@ -140,10 +140,12 @@ class Causes:
 
         *sample* and *count* run the body once more each in this process.
         """
-        if self._apart and self._config.stash.get(SITES, False) and self._settings.against:
+        is_slow = self._config.stash.get(SLOW, False)
+        compares = self._config.stash.get(SITES, False) and self._settings.against
+        if self._apart and (is_slow or compares):
             # Another process judges, and requests the lines of failing tests.
             lines = sample()
-            if self._config.stash.get(SLOW, False) and not all(each.numbers.python for each in windows):
+            if is_slow and compares and not all(each.numbers.python for each in windows):
                 counted = count()
                 known = [each.numbers.python or counted.get(each.name) for each in windows]
                 windows = [
@@ -158,6 +160,10 @@ class Causes:
         if not slow or self._apart:
             return windows
         lines, counted = sample(), count()
+        if BODY in slow and not lines and counted[BODY].fails_again:
+            look = self._looks.slow(test, counted[BODY].uncounted)
+            lines = look.slow_lines or ([f"the lines that take its time are unknown: {look.why}"] if look.why else [])
+            counted = look.python
         return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
 
     def memory_explained(

@@ -73,20 +73,34 @@ class Looks:
 
         Empty if there is no time left, or no process.
         """
-        if not self._settings.rank.is_alone or self.limit.reached:
-            return {}
-        say(self._config, f"opprof: {test.id}: {why}; counting its Python calls in a fresh process")
+        return self._cold(test, f"{why}; counting its Python calls in a fresh process", slow=False).python
+
+    def slow(self, test: TestRun, why: str) -> Answer:
+        """Return the lines that take the time of a body that cannot run twice (*why*), and its calls of functions.
+
+        Both are from a fresh process.
+        """
+        return self._cold(test, f"{why}; looking in a fresh process for the lines that take its time", slow=True)
+
+    @property
+    def _no_process(self) -> str:
+        """Why there can be no fresh process; empty if there can."""
+        rank = self._settings.rank
+        return "" if rank.is_alone else f"{NO_FRESH} {rank.size} ranks"
+
+    def _cold(self, test: TestRun, why: str, *, slow: bool) -> Answer:
+        if why_not := self.limit.reached or self._no_process:
+            return Answer({}, why_not)
+        say(self._config, f"opprof: {test.id}: {why}")
         with self.limit.spent():
             try:
-                return self._pool.counted_cold(test.file, test.id).python
-            except BackendError:
-                return {}
+                return self._pool.cold(test.file, test.id, slow)
+            except BackendError as error:
+                return Answer({}, str(error))
 
     def _measured(self, test: TestRun, why: str, times: int, afresh: bool) -> tuple[list[Answer], str]:
         self.is_second = False
-        if not self._settings.rank.is_alone:
-            return [], f"{NO_FRESH} {self._settings.rank.size} ranks"
-        if why_not := self.limit.reached:
+        if why_not := self._no_process or self.limit.reached:
             return [], why_not
         with self.limit.spent():
             try:

@@ -563,6 +563,55 @@ def test_a_busy_loop_fails_with_its_time_and_one_beside_the_test_does_not(
 
 # --- explained
 
+ONCE = """
+import pytest, time, unittest
+def work():
+    end = time.process_time() + {seconds}
+    while time.process_time() < end: str.upper("a")
+@pytest.mark.opprof
+def test_a(tmp_path):
+    (tmp_path / "made").mkdir()
+    work()
+@pytest.mark.opprof
+class TestA(unittest.IsolatedAsyncioTestCase):
+    async def test_a(self): work()
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("test", ["test_a", "TestA::test_a"])
+def test_a_body_that_cannot_run_twice_is_explained_by_its_run_in_a_fresh_process(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, test: str
+) -> None:
+    pytester.makepyfile(test_m=ONCE.format(seconds=0.01))
+    assert suite("--opprof-update", f"test_m.py::{test}").ret == 0
+    pytester.makepyfile(test_m=ONCE.format(seconds=0.3))
+    in_one_thread(monkeypatch, look(300))
+    result = suite("--opprof", f"test_m.py::{test}")
+    result.stdout.fnmatch_lines(
+        [
+            "  CPU time: 3?0 ms (baseline: *), x*",
+            '    *% of the time is at test_m.py:4 in work `while time.process_time() < end: str.upper("a")`; *',
+        ]
+    )
+
+
+def test_without_a_process_the_lines_of_a_body_that_cannot_run_twice_are_said_to_be_unknown(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> Answer:
+        raise BackendError("it broke")
+
+    more = '__import__("pathlib").Path("made").mkdir(); __import__("gc").collect()'
+    model(pytester, 12)
+    assert suite("--opprof-update").ret == 0
+    model(pytester, 3900, more=more)
+    in_one_thread(monkeypatch, look(3900))
+    monkeypatch.setattr(Pool, "cold", breaks)
+    suite("--opprof").stdout.fnmatch_lines(
+        ["  CPU time: 3.9 s (baseline: 12 ms), x325*", "    the lines that take its time are unknown: it broke"]
+    )
+
 
 @pytest.mark.parametrize(
     ("more", "said"),
@@ -635,7 +684,7 @@ def compiling(
     change(pytester, first={"cpu_ms": [3000, 3000], "processes": 3, "wall_ms": [3000, 3000]})
 
     def run(first: float, later: float, *, marked: bool = True, fails_again: bool = False) -> pytest.RunResult:
-        took = f"test_a.__dict__.setdefault('took', iter(({first}, {later}, {later}, {later})))"
+        took = f"test_a.__dict__.setdefault('took', iter([{first}, *[{later}] * 50]))"
         more = f"{getattr(run, 'more', '')}took = {took}"
         model(pytester, "next(took)", 0, more=more)  # type: ignore[arg-type]  # an expression
         before = "def test_before(): recorder.process_time_ns.spend(1)"
