@@ -5,8 +5,9 @@ once.
 from __future__ import annotations
 
 import builtins
+import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..units import plural
@@ -22,6 +23,10 @@ TOLERANCE, FLOOR = 0.01, 10
 MANY_CALLS = 1_000
 # The most lines that are reported.
 _LINES = 3
+# The longest chain of calls by which extra calls are followed.
+_MOST_DEPTH = 30
+# A function that grew by more than this many times as much as its caller does not follow from it.
+_FAR_MORE = 2
 # A line that calls less than this share of the first one's calls, or of a function's growth, is not reported.
 _NOTABLE = 0.1
 
@@ -85,7 +90,8 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
         )
 
     found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
-    for edges in _roots(lines, more, own)[:_LINES]:
+    growth = _Growth(before or NOTHING, now, more)
+    for edges in growth.roots(lines, own)[:_LINES]:
         at = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
         led = ""
         first = min(
@@ -109,8 +115,8 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
         if first.function not in grew and (led := _leads_to(at, more)):
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
         if not found and before is not None:  # without a baseline nothing is known to be more
-            told = {first.function, led}
-            said += _beside({name: grew for name, grew in more.items() if name not in told}) + _of_first(now)
+            follow = growth.below([each.function for each in edges]) - {first.function, led}
+            said += _beside({name: more[name] for name in follow}) + _of_first(now)
         found.append(Cause(said, first.line if first.caller in own else None))
     return found
 
@@ -160,20 +166,81 @@ def sleeps_more(before: Before | None, now: PythonCalls | None) -> bool:
     return before is not None and now is not None and now.functions.get(SLEEP, 0) > before.of(SLEEP)
 
 
-def _roots(lines: Sequence[CallingLine], more: Mapping[str, int], own: Collection[str]) -> list[list[CallingLine]]:
-    """Return the lines to blame, with their calls: none in a function that is itself called more often.
+class _Growth:
+    """The extra calls *more* in the graph of the functions that grew: of a function with those that follow from it."""
 
-    Its calls follow from the line that calls it. Lines outside the project, as in a thread, only if none is the
-    project's.
-    """
-    by_line: defaultdict[tuple[str, int], list[CallingLine]] = defaultdict(list)
-    for each in lines:
-        by_line[_place(each)].append(each)
-    roots = [edges for edges in by_line.values() if edges[0].caller not in more] or list(by_line.values())
-    roots = [edges for edges in roots if edges[0].caller in own] or roots
-    roots.sort(key=lambda edges: -sum(each.calls for each in edges))
-    most = sum(each.calls for each in roots[0]) if roots else 0
-    return [edges for edges in roots if sum(each.calls for each in edges) >= _NOTABLE * most]
+    def __init__(self, before: Before, now: PythonCalls, more: Mapping[str, int]) -> None:
+        self._before = before
+        self._now = now
+        self._more = more
+        edges = [each for each in now.lines if each.function in more]
+        self._called = defaultdict[str, Counter[str]](Counter)
+        """By function, the functions that it calls, and how often."""
+        self._times = Counter[str]()
+        """The calls of each function from all lines that are known."""
+        for each in edges:
+            self._called[each.caller][each.function] += each.calls
+            self._times[each.function] += each.calls
+        self._extra: dict[str, float] = {**more}
+        at_most = {name: sum(more[each] for each in self.below([name])) for name in more}
+        for _ in range(_MOST_DEPTH):
+            self._extra = {
+                name: min(more[name] + self._of_edges(self._called[name].items()), at_most[name]) for name in more
+            }
+
+    def below(self, functions: Iterable[str]) -> set[str]:
+        """Return *functions* that grew, and the ones that grew below them."""
+        found, left = set[str](), [name for name in functions if name in self._more]
+        while left:
+            if (name := left.pop()) not in found:
+                found.add(name)
+                left += self._called[name].keys()
+        return found
+
+    def _of_edges(self, edges: Iterable[tuple[str, int]]) -> float:
+        """Return the extra calls that follow from calls of functions, each with its number of calls."""
+        return sum(self._extra[name] * calls / self._times[name] for name, calls in edges)
+
+    def _is_changed(self, edge: CallingLine) -> bool:
+        """Return True if a function grew by far more than its caller, which therefore does not explain it."""
+        if edge.caller not in self._more:
+            return True
+        of_caller, of_called = self._before.of(edge.caller), self._before.of(edge.function)
+        grown_by = self._now.functions[edge.caller] / of_caller if of_caller else math.inf
+        return self._now.functions[edge.function] > _FAR_MORE * grown_by * of_called if of_caller else False
+
+    def roots(self, lines: Sequence[CallingLine], own: Collection[str]) -> list[list[CallingLine]]:
+        """Return the lines to blame, with their calls, the innermost line that most extra calls follow from first.
+
+        Calls by a function that grew as much follow from the line that calls it. Lines outside the project, as in a
+        thread, only if none is the project's.
+        """
+        by_line: defaultdict[tuple[str, int], list[CallingLine]] = defaultdict(list)
+        for each in lines:
+            by_line[_place(each)].append(each)
+        roots = [edges for edges in by_line.values() if any(map(self._is_changed, edges))] or list(by_line.values())
+        roots = [edges for edges in roots if edges[0].caller in own] or roots
+        extra = {_place(edges[0]): self._of_edges((each.function, each.calls) for each in edges) for edges in roots}
+        roots.sort(key=lambda edges: -extra[_place(edges[0])])
+        if not roots:
+            return []
+        first, most = roots[0], extra[_place(roots[0][0])]
+        for edges in roots:
+            if extra[_place(edges[0])] >= most / 2 and self._is_below(edges, first):
+                first = edges
+        others = [
+            edges
+            for edges in roots
+            if extra[_place(edges[0])] >= _NOTABLE * most
+            and edges is not first
+            and not self._is_below(edges, first)
+            and not self._is_below(first, edges)
+        ]
+        return [first, *others]
+
+    def _is_below(self, inner: Sequence[CallingLine], outer: Sequence[CallingLine]) -> bool:
+        """Return True if a line is in a function that another line leads to."""
+        return inner[0].caller in self.below(each.function for each in outer)
 
 
 def _most(more: Mapping[str, int], now: PythonCalls) -> list[str]:
