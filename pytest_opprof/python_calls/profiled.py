@@ -7,6 +7,7 @@ import dis
 import sys
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
 
@@ -22,7 +23,8 @@ def _unset(_: object) -> int:
     """Unset the profiler of this thread if it is that of an observer that gave up."""
     of = getattr(sys.getprofile(), "__self__", None)
     if isinstance(of, Observer) and of.has_given_up:
-        sys.setprofile(None)
+        with suppress(RuntimeError):  # the observer is just unsetting it
+            sys.setprofile(None)
     return 0
 
 

@@ -36,7 +36,7 @@ from ..verdict.quantities import (
     with_lines,
 )
 from ..verdict.tolerances import LEAST_ROUNDS
-from ..verdict.verdicts import Status, Verdict
+from ..verdict.verdicts import SEVERITY, Status, Verdict
 from .acceptance import TRAILER, Acceptance
 from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, unknown_lines
 
@@ -71,7 +71,9 @@ class JudgedWindow:
     unseen: str = ""
     """The reason why fewer calls than in the baseline may be calls that ran unseen."""
     weighs: str = ""
-    """A remark that a window with more calls takes no more CPU time; empty if that is unknown."""
+    """The CPU time of a window that fails for its calls, in words; empty if that is unknown."""
+    slower_here: bool = False
+    """Whether that is above its limit in this process."""
     dearer: str = ""
     """The CPU time that is clearly above its base's, so that a window that does less is no improvement; or empty."""
     looked: str = ""
@@ -133,7 +135,10 @@ class JudgedWindow:
         if self.undecided and not self.diff.verdict.is_regression:
             return Verdict.NOISY
         passes = self.accepted or self.excused or few or (self.allowed and not self.is_worse)
-        return Verdict.OK if passes or self._contradicted else self.diff.verdict
+        if passes or self._contradicted:
+            return Verdict.OK
+        left = [row.verdict for row in self.worse] if self.allowed else []
+        return min(left, key=SEVERITY.__getitem__, default=self.diff.verdict)
 
     @property
     def _contradicted(self) -> str:
@@ -330,8 +335,11 @@ class JudgedWindow:
         ]
         found = _with_facts(found)
         is_told = any(self.dearer and self.dearer in each.text for each in found)
-        weighs = [Finding(CPU_TIME, None, f"  {self.weighs}")] if found and self.weighs and not is_told else []
-        return [*found, *weighs]
+        if not found or not self.weighs or is_told:
+            return found
+        explained = self.numbers.explained.get(CPU_TIME, "") if self.slower_here else ""
+        weighs = [f"  {self.weighs}", *([f"    {explained}"] if explained else [])]
+        return [*found, *(Finding(CPU_TIME, None, text) for text in weighs)]
 
     def _of_one_line(
         self, findings: Sequence[Finding], place: Place, more: Mapping[str, int], in_all: Mapping[str, int]

@@ -23,7 +23,7 @@ from ...results.window_result import BODY, SitesByOp, WindowNumbers
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, HOST_MEMORY, WITH_LINES
+from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, WITH_LINES
 from ..test_run import TestRun
 from .looks import Looks, is_alike, lacks_sites, with_sites
 
@@ -157,6 +157,9 @@ class Causes:
             lines = sample()
             return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if any(row.op in COARSE for row in each.worse)}
+        if not slow and not self._apart and any(each.name == BODY and each.slower_here for each in windows):
+            lines = sample()
+            return [_explained(each, [CPU_TIME], lines) if each.name == BODY else each for each in windows]
         if not slow or self._apart:
             return windows
         lines, counted = sample(), count()

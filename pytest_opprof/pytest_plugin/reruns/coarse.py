@@ -113,11 +113,13 @@ class Coarsely:
                 window = window.weighed(base)
             split = base.at_first.split if is_split_only(base.at_first, now, elsewhere) else ""
             said = [f"{split}; judged by the slowest process"] if split else []
-            weighs = ""
+            weighs, slower_here = "", False
             if window.diff and window.does_more:  # the test fails for that, so nothing confirms its time
+                slower_here = over is not None
                 weighs = f"{over.line(window.diff.then)}, in this process" if over else ""
                 weighs = weighs or ("" if elsewhere else as_before(base.at_first, now, window.diff.then))
-            found.append(replace(window, coarsely=True, weighs=weighs, said=(*window.said, *said)))
+            said = [*window.said, *said]
+            found.append(replace(window, coarsely=True, weighs=weighs, slower_here=slower_here, said=said))
         if any(window.budget or window.does_more for window in windows):
             return found
         if hidden_ones and again:

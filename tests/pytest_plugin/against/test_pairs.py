@@ -446,10 +446,17 @@ def test_fewer_calls_that_take_clearly_more_time_are_no_improvement(pairs: Run, 
     assert ("fewer calls, but CPU time: 16 ms (main: 12 ms), x1.33, in this process" in said) is (status == Status.OK)
 
 
-def test_what_does_more_is_not_measured_again_for_its_time(pairs: Run) -> None:
+@pytest.mark.parametrize(("accepted", "status"), [("", Status.MORE_CALLS), ("Add", Status.SLOWER)])
+def test_accepting_more_calls_accepts_no_longer_time(pairs: Run, accepted: str, status: Status) -> None:
     run = pairs(source=ONE)
-    run.add(took(run, 12), took(run, 3900, calls=2))
-    assert not run.found.suspects(run.described)
+    run.found = Found("main", run.config, [parsed(accepted, "a" * 40)] if accepted else [])
+    run.add(took(run, 12), took(run, 3900, calls=2), 3)
+    assert run.found.suspects(run.described)
+    confirmed(run, 3900, 3900, 3900)
+    assert "CPU time: 3.9 s (main: 12 ms), x325" in run.report().longreprtext
+    assert (run.report().outcome, run.record().status) == ("failed", status)
+    worse = {row.op for row in run.found.worse[run.test]}
+    assert (worse >= {"cpu_time"}, "Add" in worse) == (True, not accepted)
 
 
 def test_wall_time_that_is_judged_round_by_round_is_not_judged_coarsely(pairs: Run) -> None:

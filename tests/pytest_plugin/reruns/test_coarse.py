@@ -667,6 +667,19 @@ def test_on_a_busy_machine_time_that_is_slept_is_no_noise(
     result.stdout.fnmatch_lines(["*wall time: 20? ms (baseline: 1*"])
 
 
+def test_the_line_that_takes_the_time_stands_beside_more_calls(
+    slower: Callable[..., pytest.RunResult], pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: ["97% of the time is at test_m.py:7 in test_a `pass`"])
+    looks(monkeypatch)
+    for cpu, line in ((3900, ["      97% of the time is at test_m.py:7 *"]), (13, [])):
+        model(pytester, cpu, more='fake.launch("Add")')
+        result = suite("--opprof")
+        found = ["  Add: 2 calls (baseline: 1)*", "    CPU time: *", *line]
+        result.stdout.fnmatch_lines(found)
+        assert ("97%" in result.stdout.str()) is bool(line)
+
+
 def test_calls_that_are_few_explain_nothing(slower: Callable[..., pytest.RunResult]) -> None:
     slower().stdout.no_fnmatch_line("*calls `*")
 
