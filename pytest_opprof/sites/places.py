@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
@@ -73,9 +74,16 @@ WindowSites = Mapping[str, OpSites]
 _DISPATCH = frozenset(["__torch_function__", "__torch_dispatch__", "__array_function__", "__array_ufunc__"])
 
 
+# A call with all the arguments of its function, as a decorator makes it.
+_FORWARDS = re.compile(r"\(\*\w+, ?\*\*\w+\)")
+
+
 def passes_on(function: str, text: str) -> bool:
-    """Return True if a line passes every op of a class on: the line that calls the op is the cause."""
-    return function.rpartition(".")[2] in _DISPATCH and ("super(" in text or "func(" in text)
+    """Return True if a line passes every op of a class, or every call of a function, on: the line that calls is the
+    cause.
+    """
+    is_dispatch = function.rpartition(".")[2] in _DISPATCH and ("super(" in text or "func(" in text)
+    return is_dispatch or bool(_FORWARDS.search(text))
 
 
 def near(sites: OpSites) -> OpSites:

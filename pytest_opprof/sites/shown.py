@@ -13,6 +13,9 @@ from .chains import Frame
 from .code import first_part, in_package, is_test_tool
 from .places import passes_on
 
+# The most lines of a statement that are read to see whether it passes all arguments on.
+_MOST_LINES = 5
+
 
 class Site(NamedTuple):
     """A line as it is shown."""
@@ -81,7 +84,7 @@ class Shown:
         inside: Site | None = None
         for frame in frames:
             file = self._file(frame.file)
-            if file.is_shown and not passes_on(frame.function, _text(frame)):
+            if file.is_shown and not passes_on(frame.function, _statement(frame)):
                 sites.append(_site(file, frame, "" if inside is None else str(inside)))
                 inside = None
             elif inside is None and not file.is_hidden:
@@ -142,6 +145,16 @@ def _names(path: str, file: str) -> bool:
 
 def _text(frame: Frame) -> str:
     return linecache.getline(frame.file, frame.line).strip()
+
+
+def _statement(frame: Frame) -> str:
+    """Return the text from a line on to the end of its parentheses, of a few lines."""
+    text = ""
+    for line in range(frame.line, frame.line + _MOST_LINES):
+        text += linecache.getline(frame.file, line).strip()
+        if text.count("(") <= text.count(")"):
+            break
+    return text
 
 
 def _site(file: _File, frame: Frame, via: str = "") -> Site:

@@ -116,6 +116,20 @@ def test_the_line_that_passes_every_op_of_a_class_on_is_told_as_the_way_of_the_l
     assert Shown(root).site([forwarding]).line == 3
 
 
+@pytest.mark.parametrize(
+    "forwards", ["return method(*args, **kwargs)", "return getattr(\n  cls._backend(), name\n)(*a, **kw)"]
+)
+def test_the_line_of_a_decorator_that_passes_all_arguments_on_is_the_way_of_the_line_that_calls_it(
+    root: Path, frames: dict[str, Frame], forwards: str
+) -> None:
+    path = root / "src/mylib/backend.py"
+    path.write_text(f"def wrapped(*a, **kw):\n{forwards}\n    return method(a, **kw)\n")
+    site = Shown(root).site([Frame(str(path), "wrapped", 2), *chain(frames, "model test")])
+    assert (site.file, site.via) == ("src/mylib/model.py", "src/mylib/backend.py:2 in wrapped")
+    last = len(forwards.splitlines()) + 2
+    assert Shown(root).site([Frame(str(path), "wrapped", last), *chain(frames, "model test")]).line == last
+
+
 def test_a_hidden_package_is_not_named_either(root: Path, frames: dict[str, Frame]) -> None:
     site = Shown(root, hide=["einops"]).site(chain(frames, "einops other model"))
     assert site.via == "otherlib/nn/blocks.py:1 in Block.forward"
