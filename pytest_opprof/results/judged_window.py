@@ -13,7 +13,7 @@ from ..profile.environment import Environment
 from ..profile.op_profile import Remark
 from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
-from ..profile.timings import ProcessTimes
+from ..profile.timings import OUTSIDE, ProcessTimes
 from ..python_calls import causes
 from ..python_calls.names import PREFIX, matching
 from ..sites.match import Grown, grown, with_callers
@@ -26,6 +26,7 @@ from ..verdict.compare import Diff, Row
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import (
+    COARSE,
     COMPILATIONS,
     CPU_TIME,
     FACTS,
@@ -163,6 +164,13 @@ class JudgedWindow:
     def does_more(self) -> bool:
         """Whether it does more than its baseline, which is known without times."""
         return any(row.verdict.does_more for row in self.worse)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it fails for its time, or for its time outside ops, which the lines of the body explain."""
+        wall = self.diff is not None and self.diff.wall
+        slower = [row for row in self.worse if row.verdict is Verdict.SLOWER]
+        return any(row.op in COARSE or (wall and (row.is_total or row.op == OUTSIDE)) for row in slower)
 
     @property
     def worse(self) -> list[Row]:

@@ -182,8 +182,13 @@ class Diff:
 
     @property
     def worse(self) -> list[Row]:
-        """The rows that got worse, the most damaging first, and last the whole if it is slower."""
-        return [row for row in (*self.rows, self.total) if row.verdict.is_regression]
+        """The rows that got worse, the most damaging first, and last the whole if it is slower.
+
+        Without an op the time outside ops is the whole.
+        """
+        worse = [row for row in (*self.rows, self.total) if row.verdict.is_regression]
+        is_whole = self.total in worse and not any(row.is_op for row in self.rows)
+        return [row for row in worse if not (is_whole and row.op == OUTSIDE)]
 
     def finding(self, row: Row, limit: Broken | None = None) -> Finding:
         """Return the regression of *row*; *limit* is one that the same number breaks."""

@@ -289,7 +289,7 @@ _TABLE = (
         name="left_behind",
         text="left behind by each call",
         of_window=lambda window: window.counted("left_behind"),
-        gate=Gate(more="leaves more behind", less="leaves less behind", status=Status.MORE_MEMORY),
+        gate=Gate(more="leaves more behind", less="leaves less behind", status=Status.LEAVES_MORE),
         needs="leaks",
     ),
     Quantity(
@@ -300,7 +300,7 @@ _TABLE = (
         gate=Gate(
             more="leaves more behind",
             less="leaves less behind",
-            status=Status.MORE_MEMORY,
+            status=Status.LEAVES_MORE,
             tolerance=0.05,
             floor=1 << 16,
         ),

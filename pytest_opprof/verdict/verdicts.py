@@ -24,6 +24,7 @@ class Status(Enum):
     WIDER_DTYPES = "wider dtypes", "with wider dtypes", "worse"
     MORE_WORK = "more work", "with more work", "worse"
     MORE_MEMORY = "more memory", "with more memory", "worse"
+    LEAVES_MORE = "leaves more behind", "leaving more behind", "worse"
     RANKS_DIFFER = "ranks differ", "with ranks that differ", "worse"
     SLOWER = "slower", "slower", "worse"
     NOT_MEASURED = "not measured", "not measured", "worse"

@@ -362,6 +362,11 @@ def test_at_most_three_ops_are_blamed_for_a_slower_whole_and_none_that_became_fa
     assert whole(few, half, 1_000, 1_100).culprits == []  # no slower whole
 
 
+def test_without_an_op_the_time_outside_ops_is_the_whole_and_is_told_once() -> None:
+    assert findings(whole({}, {}, 1_000, 1_500)) == ["time: 1 ms -> 1.5 ms (+50%), limit 13%, in 6 processes"]
+    assert len(findings(whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_500))) == 2
+
+
 def test_what_is_no_op_is_named_as_such_and_made_by_no_calls() -> None:
     found = whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_150)
     assert findings(found)[1:] == ["  of that 150 us in time outside ops: 700 us -> 850 us (+21.4%)"]

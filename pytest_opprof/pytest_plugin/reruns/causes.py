@@ -16,6 +16,7 @@ from ...processes.pool import Answer
 from ...processes.this_run import SITES, SLOW
 from ...profile.op_profile import OpProfile
 from ...profile.site_calls import site_calls
+from ...profile.timings import OUTSIDE
 from ...python_calls import causes
 from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
@@ -24,9 +25,12 @@ from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
 from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, WITH_LINES
+from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .looks import Looks, is_alike, lacks_sites, with_sites
 
+# The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
+OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
 _LOOK = "; --opprof-sites records them in the first run"
 
 
@@ -152,11 +156,11 @@ class Causes:
                     replace(each, numbers=structs.replace(each.numbers, python=python))
                     for each, python in zip(windows, known)
                 ]
-            return [_explained(each, COARSE, lines) if each.name == BODY else each for each in windows]
+            return [_explained(each, OF_TIME, lines) if each.name == BODY else each for each in windows]
         if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
             lines = sample()
             return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
-        slow = {each.name for each in windows if any(row.op in COARSE for row in each.worse)}
+        slow = {each.name for each in windows if each.is_slow}
         if not slow and not self._apart and any(each.name == BODY and each.slower_here for each in windows):
             lines = sample()
             return [_explained(each, [CPU_TIME], lines) if each.name == BODY else each for each in windows]
@@ -196,7 +200,7 @@ class Causes:
         said = [*lines] if window.name == BODY else []
         said += [each.text for each in called]
         said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
-        return _explained(window, COARSE, said)
+        return _explained(window, OF_TIME, said)
 
     def _with_base_functions(self, test: TestRun, window: JudgedWindow) -> JudgedWindow:
         if self._apart or window.diff is None:
