@@ -101,6 +101,8 @@ class JudgedWindow:
     """If all ranks had to make the same calls: the ops that differ, with the calls on each rank."""
     base_sites: WindowSites | None = None
     """The source lines that called ops in the base; None if unknown."""
+    changed_files: Collection[str] = ()
+    """The files that differ from the base's, as source lines name them; empty if nobody knows."""
     base_sites_lost: str = ""
     """The reason why they are unknown, if they were looked up."""
     sites_lost: str = ""
@@ -320,7 +322,7 @@ class JudgedWindow:
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         grown = {op: self.grown_of(op) for op in self.asked}
         lines = {
-            op: (self._line(op, _changed_line(more[0]).place), _share(op, by, more))
+            op: (self._line(op, _changed_line(more[0], self.changed_files).place), self._share(op, by, more))
             for op, (by, more) in grown.items()
             if more
         }
@@ -330,12 +332,12 @@ class JudgedWindow:
                 for place in _causes(line):
                     shared[place][op] = shared[place].get(op, 0) + line.more
         in_all = {op: sum(line.more for line in more) for op, (_, more) in grown.items()}
-        # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, the
-        # innermost comes first, so `max` picks it.
+        # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, one in a
+        # file that changed is it, else the innermost, which comes first.
         leading = [
             place for place, ops in shared.items() if sum(ops.values()) >= _MOST_CALLS * sum(in_all[op] for op in ops)
         ]
-        most = max(leading, key=lambda place: len(shared[place]), default=None)
+        most = max(leading, key=lambda place: (len(shared[place]), place.file in self.changed_files), default=None)
         found = found if most is None else self._of_one_line(found, most, shared[most], in_all)
         found = [
             each if each.adds or each.line else _at(each, *lines.get(with_lines(each.op or each.rule), (None, 0)))
@@ -384,6 +386,12 @@ class JudgedWindow:
     def _line(self, op: str, place: Place) -> SourceLine:
         """Return the line at *place* that calls *op*; of duplicates, the last."""
         return [line for site in self.numbers.sites[op] for line in site.lines if line.place == place][-1]
+
+    def _share(self, op: str, by: Amount, more: Sequence[Grown]) -> int:
+        """Return the extra calls of the first changed line; 0 if it has all of them, or if they are not of calls."""
+        places = [_changed_line(line, self.changed_files).place for line in more]
+        first = sum(line.more for line, place in zip(more, places) if place == places[0])
+        return first if by == "calls" and op not in FACTS and first < sum(line.more for line in more) else 0
 
     @property
     def differences(self) -> list[Finding]:
@@ -506,16 +514,16 @@ def _causes(line: Grown) -> Iterator[Place]:
             yield from _causes(caller)
 
 
-def _changed_line(line: Grown) -> Grown:
-    """Return the line to name in a finding: of a function that ran no op before, the one that calls it."""
-    return line.callers[0] if line.is_new and line.callers else line
+def _changed_line(line: Grown, changed_files: Collection[str]) -> Grown:
+    """Return the line to name in a finding: of a function that ran no op before, the one that calls it.
 
-
-def _share(op: str, by: Amount, more: Sequence[Grown]) -> int:
-    """Return the extra calls of the first changed line; 0 if it has all of them, or if they are not of calls."""
-    places = [_changed_line(line).place for line in more]
-    first = sum(line.more for line, place in zip(more, places) if place == places[0])
-    return first if by == "calls" and op not in FACTS and first < sum(line.more for line in more) else 0
+    If neither is in a file that changed, the nearest line around them that is.
+    """
+    found = line.callers[0] if line.is_new and line.callers else line
+    around: Grown | None = line if changed_files else None
+    while around and around.place.file not in changed_files:
+        around = around.callers[0] if around.callers else None
+    return found if found.place.file in changed_files else around or found
 
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:

@@ -287,6 +287,19 @@ def test_a_helper_that_ran_no_op_before_is_told_with_the_line_that_calls_it() ->
     ]
 
 
+def test_a_line_in_a_file_that_changed_is_the_cause_before_one_that_it_calls() -> None:
+    # tensorly's kernel called another helper; its lines run more often, too, and did not change.
+    ops = ["Cast", "MatMul", "Softmax"]
+    kernel, helper = SourceLine("kernel.py", 74, "mttkrp", "multi(x)"), line(71, "dot(x, y)", "mode_dot")
+    before = {op: (SiteCalls(1, (helper, line(30), TEST)),) for op in ops}
+    now = {op: (SiteCalls(9, (helper, kernel, TEST)),) for op in ops}
+    for files, cause in (((), helper), (("kernel.py",), kernel), (("docs.md",), helper)):
+        for names in (ops, ops[:1]):
+            failing = window(dict.fromkeys(names, 9), {op: now[op] for op in names}, dict.fromkeys(names, 1), before)
+            told = replace(failing, changed_files=files).told[0]
+            assert (told.line, f"{cause.file}:{cause.line}" in told.text) == (cause, True)
+
+
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:
     failing = replace(window({"Cast": 1}, {}, {}, Cast=0), sites_lost="it broke")
     assert text(failing) == "\nsource lines for Cast are unknown: it broke"
