@@ -46,6 +46,8 @@ class Observer:
         """By backward jump, the number of times it was taken."""
         self._jumps: dict[int, int] = {}
         """The id of the code of each."""
+        self._headers: dict[int, int] = {}
+        """By backward jump, the line where its loop begins."""
         tally.settle = self._settle
         self.error: Exception | None = None
         callbacks: dict[int, Callable[..., object]] = {
@@ -238,10 +240,21 @@ class Observer:
         if to > offset or not self._tally.is_own(code.co_filename):
             return _DISABLE
         try:
-            self._tally.goes_round(_frame_of(code))
+            if (header := self._headers.get(id(code) + offset)) is None:
+                header = self._headers[id(code) + offset] = _header(code, offset, to)
+            self._tally.goes_round(_frame_of(code), header)
         except Exception as error:
             self.error = error
         return None
+
+
+def _header(code: CodeType, offset: int, to: int) -> int:
+    """Return the line where the loop of a backward jump begins.
+
+    A `for` jumps to its own line, from the line that ends a round: an `elif`, for example. A `while` tests at its end
+    again, at its own line, and jumps into its body.
+    """
+    return min(line for begin, end, line in code.co_lines() if line and (begin <= offset < end or begin <= to < end))
 
 
 def _frame_of(code: CodeType) -> FrameType:

@@ -134,9 +134,9 @@ class Tally:
         if frame is not None:
             self._called_at[self.know(frame), frame.f_lineno, key, direct] += 1
 
-    def goes_round(self, frame: FrameType) -> None:
-        """Count an iteration of a loop of the project, at the line of *frame*."""
-        self._called_at[self.know(frame), frame.f_lineno, LOOP, True] += 1
+    def goes_round(self, frame: FrameType, line: int) -> None:
+        """Count an iteration of a loop of the project in *frame*, at the *line* where the loop begins."""
+        self._called_at[self.know(frame), line, LOOP, True] += 1
 
     def is_own(self, file: str) -> bool:
         """Return True if a file is the project's, or one that is shown as if it were."""

@@ -15,7 +15,7 @@ from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..python_calls import causes
-from ..python_calls.names import PREFIX, matching
+from ..python_calls.names import LOOP, PREFIX, matching
 from ..sites.match import Grown, grown, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
@@ -229,13 +229,14 @@ class JudgedWindow:
 
     @property
     def wanted_functions(self) -> set[str]:
-        """The Python functions whose callers the user will want to see."""
+        """The Python functions whose callers the user will want to see, and `LOOP` for lines of loops."""
         python, wanted = self.numbers.python, set[str]()
         if python is None or self.accepted:
             return wanted
         for of in [*(each.op or each.quantity for each in self.budget), *(row.op for row in self.worse)]:
             if of in (PYTHON_CALLS, LOOP_ITERATIONS):
                 wanted |= causes.grown(self.base_functions or causes.NOTHING, python.functions).keys()
+                wanted |= {LOOP} if of == LOOP_ITERATIONS else set()
             elif of in OF_PYTHON:
                 wanted.add("gc.collect")
             elif of.startswith(PREFIX):

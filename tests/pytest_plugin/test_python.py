@@ -372,6 +372,23 @@ def test_a_loop_without_a_call_fails_with_its_line(
 
 
 @needs_loops
+@pytest.mark.parametrize("head", ["for n in range({}):", "while total < {}:"])
+def test_a_loop_is_named_by_the_line_where_it_begins(
+    pytester: pytest.Pytester, suite: Suite, once: None, monkeypatch: pytest.MonkeyPatch, head: str
+) -> None:
+    rest = "        if total >= 0:\n            total += 1\n        elif total:\n            pass\n"
+    source = f"import pytest\n@pytest.mark.opprof(python=True)\ndef test_ids():\n    total = 0\n    {head}\n{rest}"
+    pytester.makepyfile(test_m=source.format(2))
+    suite("--opprof-update").assert_outcomes(passed=1)
+    more = Answer({"body": WindowBaseline({}, facts={"loop_iterations": Range(500, 500)})}, "")
+    looks(monkeypatch, more, more)
+    pytester.makepyfile(test_m=source.format(500))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["    the loop in `test_ids` at test_m.py:5 goes round * times*"])
+
+
+@needs_loops
 @pytest.mark.slow
 @pytest.mark.processes
 def test_a_loop_fails_under_a_plain_mark_and_is_the_same_in_all_processes(
