@@ -190,9 +190,10 @@ def slower_despite_tracer(base: Coarse, host_ns: Sequence[int]) -> Slower | None
 def as_before(base: Coarse, now: Coarse, then: str) -> str:
     """Return a remark that a window with extra calls takes no extra CPU time; empty below the shortest time that tells.
 
-    *then* names the base.
+    Also empty if the base took clearly longer: its first run imported or compiled, as this one did not. *then* names
+    the base.
     """
-    if base.cpu_ns[0] < _LEAST_TOLD_NS:
+    if base.cpu_ns[0] < _LEAST_TOLD_NS or slower(now, base, wall=False):
         return ""
     return f"{COARSE[CPU_TIME]}: {_shown(now.cpu_ns[0])} ({then}: {_shown(base.cpu_ns[0])}), within its limit"
 

@@ -198,6 +198,10 @@ def test_calls_without_extra_time_are_told_from_5_ms_on() -> None:
     assert as_before(took(4.9, 90, most=6), took(4.9), "baseline") == ""
 
 
+def test_a_base_that_took_clearly_longer_is_not_said_to_be_as_before() -> None:
+    assert as_before(took(220), took(40), "baseline") == ""
+
+
 def test_wall_time_is_at_least_what_the_thread_worked() -> None:
     """The wait of several threads is taken off the wall time, and is more than the test itself waited."""
     found = Coarse.of([20 * MS], [20 * MS], [0])
