@@ -136,10 +136,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--opprof-memory",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         default=None,
         help="record allocations also if times are judged, which slows the tests (default: only below 10 rounds), and"
-        " Python's peak memory in one more run of each body",
+        " Python's peak memory in one more run of each body (default: only of a marked test without ops;"
+        " --no-opprof-memory: neither)",
     )
     group.addoption(
         "--opprof-leaks",
@@ -161,9 +162,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " without ops; --no-opprof-python: never)",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict", "report-only", "serialize", "memory", "leaks", "sites"):
+    for name in ("all", "strict", "report-only", "serialize", "leaks", "sites"):
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", type="bool", default=False)
-    parser.addini("opprof_python", "as --opprof-python; false: as --no-opprof-python", type="bool", default=None)
+    for name in ("memory", "python"):
+        text = f"as --opprof-{name}; false: as --no-opprof-{name}"
+        parser.addini(f"opprof_{name}", text, type="bool", default=None)
     for name, metavar, text in _FLAGS:
         group.addoption(f"--opprof-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", default="")

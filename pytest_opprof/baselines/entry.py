@@ -81,14 +81,18 @@ class WindowBaseline:
         return ops, {**derived(ops), **self.facts, **other[1]}
 
     def differences(self, other: WindowBaseline) -> Done:
-        """Return what differs in another run; an op that it lacks has no calls."""
+        """Return what differs in another run; an op that it lacks has no calls.
+
+        A few bytes of the host's memory are no difference: each process has others, and each update would write them.
+        """
         ops = {op: other.ops.get(op, OpCounts(Range(0))) for op in {**self.ops, **other.ops}}
         ops = {op: each for op, each in ops.items() if op not in self.ops or not self.ops[op].in_range(each)}
         known, follow = self.all_facts, self.with_differences((ops, {}))[1]
+        alike = {HOST_MEMORY} - {name for name, _ in compared(follow, other.all_facts)}
         facts = {
             name: each
             for name, each in other.all_facts.items()
-            if name in known and FACTS[name].needs != "leaks" and follow.get(name) != each
+            if name in known and name not in alike and FACTS[name].needs != "leaks" and follow.get(name) != each
         }
         return ops, facts
 

@@ -19,9 +19,9 @@ from ..units import format_bytes
 from .traced import line_of, traced
 
 _FRAMES = 8
-# The lines of a peak are looked up when this part of it is reached, each millisecond: the runs differ, most under
-# coverage, whose data is then there (1.19 and 1.03 MiB).
-_NEARLY, _LOOK_S = 0.8, 0.001
+# The lines of a peak are looked up when these parts of it are reached, each millisecond: the runs differ, most under
+# coverage, whose data is then there (1.19 and 1.03 MiB), and a peak may be over before the next look.
+_NEARLY, _LOOK_S = (0.5, 0.8), 0.001
 # The most lines that are reported, and their least share of the peak.
 _LINES, _NOTABLE = 3, 0.05
 LOOKER = "opprof-memory"
@@ -68,10 +68,11 @@ def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:
     is_over = Event()
 
     def look() -> None:
-        while not is_over.wait(_LOOK_S):
-            if tracemalloc.get_traced_memory()[0] >= _NEARLY * peak:
-                snapshots.append(tracemalloc.take_snapshot())
-                return
+        for part in _NEARLY:
+            while tracemalloc.get_traced_memory()[0] < part * peak:
+                if is_over.wait(_LOOK_S):
+                    return
+            snapshots.append(tracemalloc.take_snapshot())
 
     gc.collect(1)
     with uncollected(), traced(_FRAMES) as is_ours:
@@ -84,7 +85,7 @@ def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:
                 is_over.set()
                 looker.join()
     found = Counter[str]()
-    for trace in snapshots[0].statistics("traceback") if snapshots else ():
+    for trace in snapshots[-1].statistics("traceback") if snapshots else ():
         if line := line_of(trace.traceback):
             found[line] += trace.size
     return [f"{format_bytes(size)} at {line}" for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]

@@ -42,7 +42,8 @@ class Settings:
     report_only: bool
     """Whether tests over their budget or baseline pass, and the run only reports them."""
     memory: bool | None
-    """Whether allocations are recorded; None: only if times are not judged, because recording takes time."""
+    """Whether allocations are recorded; None: only if times are not judged, because recording takes time. Also whether
+    the peak of the host's memory is, in one more round; None: only for marked bodies without ops."""
     leaks: bool
     """Whether to look for leaks of each call of a body."""
     sites: bool
@@ -97,7 +98,7 @@ class TestPlan(Comparison):
     ranks: Ranks = "any"
     leaks: bool = False
     """Whether its body runs six times more, to find leaks."""
-    host_memory: bool = False
-    """Whether its body runs once more for the peak of the host's memory."""
+    host_memory: bool | None = None
+    """Whether its body runs once more for the peak of the host's memory; None: only if it shows no op."""
     python: bool | None = None
     """Whether calls of Python functions are counted; None: only if the body shows no op."""

@@ -103,14 +103,19 @@ def look_for_leaks(call: Call, measurement: Measurement) -> None:
         body.left(left)
 
 
-def measure_host_memory(call: Call, measurement: Measurement) -> None:
-    """Run the body once more, and add the peak of the host's memory to its window, if Python and NumPy use it."""
+def measure_host_memory(call: Call, measurement: Measurement, *, by_default: bool) -> None:
+    """Run the body once more, and add the peak of the host's memory to its window, if Python and NumPy use it.
+
+    *by_default*: also if the user did not ask; why the peak is unknown is then no remark.
+    """
     body = next((window for window in measurement.windows if window.name == BODY), None)
-    if body is None or not measurement.plan.host_memory:
+    is_asked = measurement.plan.host_memory
+    if body is None or not (by_default if is_asked is None else is_asked):
         return
     frameworks = {name for name, _ in body.profile.environment.frameworks}
     if body.profile.is_empty or frameworks <= {"numpy"}:
-        peak = _of_more_runs(call, measurement, body, "host memory", lambda: peak_of(call.by_us))
+        remarked = body if is_asked else None
+        peak = _of_more_runs(call, measurement, remarked, "host memory", lambda: peak_of(call.by_us))
         if peak is not None:
             body.used_on_host(peak)
 

@@ -49,8 +49,12 @@ def _nothing_recorded(measurement: Measurement) -> str:
     )
 
 
-def _only_timed(measurement: Measurement, python: PythonCalls | None, plan: TestPlan) -> str:
-    counted = "time and calls of Python functions are" if python and not python.uncounted else "time is"
+def _only_timed(measurement: Measurement, profile: OpProfile, python: PythonCalls | None, plan: TestPlan) -> str:
+    compared = ["time"]
+    compared += ["calls of Python functions"] if python and not python.uncounted else []
+    compared += ["peak memory"] if profile.host_memory is not None else []
+    *others, last = compared
+    counted = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     more = "" if plan.marked or python else "--opprof-python compares calls of Python functions, too"
     advice = "; ".join(filter(None, [hints(measurement.backends), more]))
     return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({advice})' if advice else ''}"
@@ -125,14 +129,14 @@ class Judging:
                 # With rounds, the test requires judged times, whatever runs; without a limit, coarse times are judged
                 # too.
                 asks_for_time = not (plan.budget.ops if plan.rounds >= LEAST_ROUNDS else plan.budget)
-                is_looked_at = plan.leaks or profile.host_memory is not None
+                is_looked_at = plan.leaks or bool(plan.host_memory and profile.host_memory is not None)
                 has_calls = bool(plan.python and python is not None and not python.uncounted)
                 if not plan.budget.allows_nothing and not (asks_for_time or is_looked_at or has_calls):
                     raise NothingMeasured(_nothing_recorded(measurement))
                 is_timed = plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None
                 # Of two revisions all tests are compared, and most of a suite may run no op.
                 if is_timed and not is_looked_at and (plan.marked or not self._settings.against):
-                    report = report.with_remark(_only_timed(measurement, python, plan))
+                    report = report.with_remark(_only_timed(measurement, profile, python, plan))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.sees_alone(test):
                 excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"
@@ -198,7 +202,11 @@ class Judging:
             report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
         if base:
             report = _with_remark_of_versions(report, base, bool(plan.python))
-            if HOST_MEMORY in base.facts and HOST_MEMORY not in base.comparable_here(report.numbers).facts:
+            if (
+                plan.host_memory
+                and HOST_MEMORY in base.facts
+                and HOST_MEMORY not in base.comparable_here(report.numbers).facts
+            ):
                 report = report.with_remark(
                     "peak memory of the host is not compared: the baseline is of another version of Python"
                 )

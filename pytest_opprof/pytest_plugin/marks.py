@@ -94,7 +94,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         ranks=checked_ranks(given.get("ranks", settings.ranks), "opprof(ranks=)"),
         baseline=baseline and not left_out,
         leaks=budget.needs("leaks") or leaks,
-        host_memory=budget.needs("host memory") or bool(memory),
+        host_memory=False if left_out else budget.needs("host memory") or memory,
         python=False if left_out else budget.needs("python") or python,
     )
 

@@ -194,12 +194,16 @@ class Measuring:
         """Return the judged windows, with calls of Python functions if these are counted."""
         with test.told_plainly():
             body.check_finished(measurement)
+            empty = self._without_ops(test, measurement) if repeated else set()
             if test.plan.python:
                 measurement.python = dict(self._counted(test, measurement, call))
-            elif repeated and test.plan.python is None and test.plan.marked:
-                measurement.python = self._counted_without_ops(test, measurement, repeated)
+            elif empty and test.plan.python is None:
+                counted = _counted_here(call, measurement)
+                measurement.python = {name: each for name, each in counted.items() if name in empty}
             if repeated:  # after the calls were counted: caches that these runs fill make fewer of them
-                body.measure_host_memory(call, measurement)
+                fails_again = any(each.fails_again for each in measurement.python.values())
+                by_default = BODY in empty and not fails_again and not measurement.rounds  # of which the mark is
+                body.measure_host_memory(call, measurement, by_default=by_default)
                 body.look_for_leaks(call, measurement)
             windows = self._judged(test, measurement, repeated)
             if repeated:
@@ -226,15 +230,14 @@ class Measuring:
         why = counted[BODY].uncounted if counted[BODY].fails_again else ""
         return (self._judging.looks.counted_cold(test, why) or counted) if why else counted
 
-    def _counted_without_ops(self, test: TestRun, measurement: Measurement, call: Call) -> dict[str, PythonCalls]:
-        """Return the calls of Python functions of windows without ops, as the only evidence of their work.
+    def _without_ops(self, test: TestRun, measurement: Measurement) -> set[str]:
+        """Return the windows without ops: calls of Python functions and its memory are the only evidence of their work.
 
-        The user did not ask for them, so a body that cannot run twice costs no extra process.
+        None if the body cannot run twice, because the user did not ask for these.
         """
-        empty = {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
-        if not empty or _why_uncountable(test, self._settings) or body.why_not_again(test):
-            return {}
-        return {name: each for name, each in _counted_here(call, measurement).items() if name in empty}
+        if not test.plan.marked or _why_uncountable(test, self._settings) or body.why_not_again(test):
+            return set()
+        return {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the judged windows; may run the body of *call* once more."""

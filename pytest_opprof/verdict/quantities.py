@@ -139,7 +139,7 @@ _MORE_BYTES = Gate(
 MORE_WORK = Gate(more="more work", less="less work", status=Status.MORE_WORK, tolerance=WORK_TOLERANCE, floor=1024)
 
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
-RECOMPILATIONS, HOST_MEMORY = "recompilations", "host_memory"
+RECOMPILATIONS, HOST_MEMORY, PEAK_MEMORY = "recompilations", "host_memory", "peak_memory"
 # Of functions compiled again JAX and MindSpore count a fact, torch.compile an op.
 COMPILATIONS = (RECOMPILATIONS, COMPILE)
 # Quantities that a separate round counts; they depend on the versions of Python and of the packages called.
@@ -222,7 +222,7 @@ _TABLE = (
         lines_of="grad_nodes",
     ),
     Quantity(
-        name="peak_memory",
+        name=PEAK_MEMORY,
         text="peak memory",
         unit=SIZE,
         of_window=lambda window: window.peak_memory,

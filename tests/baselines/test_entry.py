@@ -334,6 +334,12 @@ def test_the_difference_of_a_run_is_its_other_calls_and_facts() -> None:
     )
 
 
+def test_a_few_bytes_of_the_hosts_memory_are_no_difference_of_a_run() -> None:
+    first, like, more = (WindowBaseline({}, facts=fact("host_memory", size)) for size in (300_000, 300_456, 400_000))
+    assert first.differences(like) == ({}, {})
+    assert first.differences(more) == ({}, fact("host_memory", 400_000))
+
+
 def test_a_sum_that_follows_from_the_differences_of_the_ops_is_no_difference_of_its_own() -> None:
     first, later = (WindowBaseline({"Add": OpCounts(Range(calls))}) for calls in (1, 2))
     assert first.differences(later) == ({"Add": OpCounts(Range(2))}, {})

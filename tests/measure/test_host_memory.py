@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from threading import Event
 from threading import enumerate as enumerate_threads
 
 import numpy as np
@@ -27,6 +28,24 @@ def test_memory_of_before_does_not_count() -> None:
     kept = bytearray(MIB)
     peak = peak_of(lambda: kept)
     assert peak < 64 * KIB
+
+
+def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, take = Event(), tracemalloc.take_snapshot
+
+    def noted() -> tracemalloc.Snapshot:
+        found = take()
+        looked.set()
+        return found
+
+    def body() -> None:
+        kept = bytearray(MIB)
+        assert looked.wait(10)
+        del kept
+
+    monkeypatch.setattr(tracemalloc, "take_snapshot", noted)
+    (line,) = lines_at(MIB * 3 // 2, body)
+    assert line.startswith("1 MiB at ")
 
 
 def test_the_tracing_of_the_program_goes_on_and_is_not_read() -> None:

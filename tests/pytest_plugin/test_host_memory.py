@@ -50,7 +50,7 @@ def test_a_peak_above_its_baseline_fails_where_it_was_asked_for(pytester: pytest
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  peak memory of the host: * MiB (baseline: * KiB)*"])
     write(pytester, "opprof", LARGE)
-    suite("--opprof", "--no-opprof-python").assert_outcomes(passed=1)
+    suite("--opprof", "--no-opprof-python", "--no-opprof-memory").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,88 @@ def test_a_baseline_of_another_python_is_not_compared_and_that_is_said(
     result.assert_outcomes(passed=1)
     said = "peak memory of the host is not compared: the baseline is of another version of Python"
     result.stdout.fnmatch_lines([f"*{said}"])
+
+
+SMALL = "    kept = list(range(100))\n"
+
+
+def test_the_peak_of_a_marked_body_without_ops_is_compared_by_itself(pytester: pytest.Pytester, suite: Suite) -> None:
+    write(pytester, "opprof", SMALL)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+    write(pytester, "opprof(python=False)", LARGE)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  peak memory of the host: * MiB (baseline: * KiB)*"])
+
+
+def test_the_peak_of_a_body_with_ops_is_measured_only_where_that_is_asked(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    write(pytester, "opprof", "    fake.launch('Add')\n" + LARGE)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    assert "host_memory" not in stored(pytester)
+
+
+@pytest.mark.parametrize("no", ["--no-opprof-memory", "-oopprof_memory=false", "opprof(memory=False)"])
+def test_a_peak_that_nobody_asked_for_can_be_switched_off(pytester: pytest.Pytester, suite: Suite, no: str) -> None:
+    is_mark = not no.startswith("-")
+    write(pytester, no if is_mark else "opprof", LARGE)
+    suite("--opprof-update", *([] if is_mark else [no])).assert_outcomes(passed=1)
+    assert "host_memory" not in stored(pytester)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    tracemalloc.start()\n",
+        "    with open('once', 'x'): pass\n",
+        "    SEEN.append(0)\n    assert not SEEN[2:]\n",
+    ],
+)
+def test_a_peak_that_nobody_asked_for_and_nobody_can_measure_gets_no_remark(
+    pytester: pytest.Pytester, suite: Suite, request: pytest.FixtureRequest, body: str
+) -> None:
+    import tracemalloc
+
+    request.addfinalizer(tracemalloc.stop)
+    write(pytester, "opprof", body)
+    result = suite("--opprof-update", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*peak memory of the host*")
+
+
+def test_a_baseline_without_a_peak_that_nobody_asked_for_gets_no_remark(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    write(pytester, "opprof", LARGE)
+    suite("--opprof-update", "--no-opprof-memory").assert_outcomes(passed=1)
+    result = suite("--opprof", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*peak memory of the host*")
+
+
+NUMPY = """
+import threading
+import numpy as np, pytest
+@pytest.mark.opprof
+def test_a():
+    kept = np.ones({size})
+    [each.join(10) for each in threading.enumerate() if each.name == {looker!r}]
+"""
+
+
+def test_a_peak_of_numpy_fails_with_the_line_that_holds_it(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytest.importorskip("numpy")
+    pytester.makepyfile(test_m=NUMPY.format(size=1_000, looker=LOOKER))
+    suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=NUMPY.format(size=200_000, looker=LOOKER))
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  peak memory: 1.53 MiB (baseline: 7.83 KiB)*", "    1.53 MiB at test_m.py:5"])
+
+
+def stored(pytester: pytest.Pytester) -> str:
+    """Return the facts that the only baseline has."""
+    (path,) = pytester.path.glob("baselines/*/test_m.py.json")
+    return path.read_text(encoding="utf-8")

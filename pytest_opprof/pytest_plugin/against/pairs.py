@@ -30,7 +30,7 @@ from ...results.window_result import SitesByOp, WindowResult
 from ...units import plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
-from ...verdict.quantities import COARSE
+from ...verdict.quantities import COARSE, HOST_MEMORY, PEAK_MEMORY
 from ...verdict.stored_rule import unjudged
 from ...verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
@@ -40,6 +40,8 @@ from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
+# The quantities whose lines the working tree looks up itself.
+_EXPLAINED = (*COARSE, HOST_MEMORY, PEAK_MEMORY)
 
 
 class Found:
@@ -78,8 +80,8 @@ class Found:
         """By test: the source lines of ops, on both sides."""
         self._lines: dict[str, dict[str, PythonCalls]] = {}
         """By test and window: the lines of the working tree that call Python functions."""
-        self._slow: dict[str, dict[str, Mapping[str, str]]] = {}
-        """By test and window: the lines of the working tree that take its time."""
+        self._explained: dict[str, dict[str, Mapping[str, str]]] = {}
+        """By test, window and quantity: the lines of the working tree that take its time, or hold its memory."""
         self._failing: dict[object, str] = {}
         """The first failing test of each cause."""
 
@@ -140,26 +142,28 @@ class Found:
         for group in groups:
             tests = [test.nodeid for test in group]
             there, here = (side.reports.get(tests[0], []) for side in pair)
-            slow = {window.name: self._slow_there(tests[0], window, _python(there)) for window in _measured(here)}
+            explained = {each.name: self._explained_there(tests[0], each, _python(there)) for each in _measured(here)}
             self._sites |= dict.fromkeys(tests, (_sites(there), _sites(here)))
             self._lines |= dict.fromkeys(tests, _python(here))
-            self._slow |= dict.fromkeys(tests, slow)
+            self._explained |= dict.fromkeys(tests, explained)
             if self._is_confirmed(group[0], pair):
                 self._confirmed.update(tests)
 
-    def _slow_there(self, test: str, window: WindowResult, base: Mapping[str, PythonCalls]) -> Mapping[str, str]:
-        """Return by coarse time why a *window* is slow: its lines, and the functions with more calls than at the base.
+    def _explained_there(self, test: str, window: WindowResult, base: Mapping[str, PythonCalls]) -> Mapping[str, str]:
+        """Return why a *window* is slow, by coarse time: its lines, and the functions with more calls than at the base;
+        and by peak the lines that hold its memory.
 
         A test whose calls are judged anyway names them there.
         """
-        said = {time: text for time, text in window.explained.items() if time in COARSE}
+        said = {name: text for name, text in window.explained.items() if name in _EXPLAINED}
         before, now, first = base.get(window.name), window.python, _python(self.first[1].reports.get(test, []))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
             return said
         if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):
             return said
         more = [each.text for each in that_grew(Before(before.functions, then=self._then), now)]
-        return {time: "; ".join(filter(None, [said.get(time, ""), *more])) for time in COARSE} if more else said
+        slow = {time: "; ".join(filter(None, [said.get(time, ""), *more])) for time in COARSE}
+        return {**said, **slow} if more else said
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""
@@ -236,8 +240,8 @@ class Found:
             return False
         reports = self.first[1].reports.get(test.nodeid, [])
         windows = [self._compared(test, window) for window in _measured(reports)]
-        slow = any(row.op in COARSE for window in windows for row in window.worse)
-        return slow or any(window.asked or window.wanted_functions for window in windows)
+        explains = any(row.op in _EXPLAINED for window in windows for row in window.worse)
+        return explains or any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, test: SideTest) -> Iterator[pytest.TestReport]:
         """Yield the reports of a test: the working tree's, with the outcome of the comparison."""
@@ -274,8 +278,8 @@ class Found:
             window = replace(
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
-        if slow := self._slow.get(test, {}).get(name):
-            numbers = structs.replace(window.numbers, explained={**window.numbers.explained, **slow})
+        if explained := self._explained.get(test, {}).get(name):
+            numbers = structs.replace(window.numbers, explained={**window.numbers.explained, **explained})
             window = replace(window, numbers=numbers)
         window = self._with_functions(test, window)
         lines = plural(self._changed.get(test, 0), "line")

@@ -24,7 +24,7 @@ from ...results.window_result import BODY, SitesByOp, WindowNumbers
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, WITH_LINES
+from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAK_MEMORY, WITH_LINES
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .looks import Looks, is_alike, lacks_sites, with_sites
@@ -176,18 +176,24 @@ class Causes:
     def memory_explained(
         self, windows: list[JudgedWindow], lines: Callable[[int], Sequence[str]]
     ) -> list[JudgedWindow]:
-        """Look up the lines that hold the memory of a body that fails for the host's; return the windows.
+        """Look up the lines that hold the memory of Python and NumPy in a body that fails for it; return the windows.
 
         *lines* runs the body once more, given its peak.
         """
+        return [_explained(each, *self._held(each, lines)) if each.name == BODY else each for each in windows]
 
-        found = []
-        for window in windows:
-            fails = [*(each.rule for each in window.budget), *(row.op for row in window.worse)]
-            is_asked = window.name == BODY and HOST_MEMORY in fails and not self._apart
-            held = lines(max(window.numbers.facts[HOST_MEMORY])) if is_asked else ()
-            found.append(_explained(window, [HOST_MEMORY], held))
-        return found
+    def _held(
+        self, window: JudgedWindow, lines: Callable[[int], Sequence[str]]
+    ) -> tuple[Collection[str], Sequence[str]]:
+        """Return the peaks to explain, and the lines that hold them; the lines are empty if none is to be."""
+        fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
+        if self._apart:  # another process judges, and requests the lines of failing tests
+            compares = self._config.stash.get(SITES, False) and self._settings.against
+            fails = {HOST_MEMORY, PEAK_MEMORY} if compares else set()
+        is_of_numpy = {name for name, _ in window.environment.frameworks} <= {"numpy"}
+        known = {HOST_MEMORY, PEAK_MEMORY} if is_of_numpy else {HOST_MEMORY}  # as tracemalloc sees them
+        peaks = {name: max(window.numbers.facts.get(name) or (0,)) for name in fails & known}
+        return peaks, lines(highest) if (highest := max(peaks.values(), default=0)) else ()
 
     def _with_functions(
         self, test: TestRun, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_opprof.measure.host_memory import LOOKER
 from pytest_opprof.processes import child
 
 AGAINST = (
@@ -163,6 +164,27 @@ def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pyte
             r"opprof: 2 tests measured, 1 ok, 1 slower, 2 by time alone .*, times judged coarsely",
         ]
     )
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("kept", "peak"),
+    [("[str(n) for n in range({})]", "peak memory of the host"), ("np.ones({})", "peak memory")],
+)
+def test_more_memory_fails_with_the_line_that_holds_it(repository: pytest.Pytester, kept: str, peak: str) -> None:
+    source = (
+        "import threading, pytest, model\n@pytest.mark.opprof\ndef test_a():\n    kept = model.step()\n"
+        f"    [each.join(10) for each in threading.enumerate() if each.name == {LOOKER!r}]\n"
+    )
+    repository.makepyfile(test_m=source)
+    step = repository.path / "model" / "__init__.py"
+    step.write_text(f"import numpy as np\ndef step():\n    return {kept.format(100)}\n")
+    git(repository, "commit", "-qam", "little")
+    step.write_text(f"import numpy as np\ndef step():\n    return {kept.format(200_000)}\n")
+    result = run(repository, "--opprof-backend=numpy", "--no-opprof-python")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([rf"  {peak}: .* MiB \(HEAD: .*\)", r"    .* MiB at model/__init__\.py:3"])
 
 
 @pytest.mark.processes
