@@ -233,7 +233,7 @@ class Measuring:
     def _without_ops(self, test: TestRun, measurement: Measurement) -> set[str]:
         """Return the windows without ops: calls of Python functions and its memory are the only evidence of their work.
 
-        None if the body cannot run twice, because the user did not ask for these.
+        No window if the body cannot run twice, because the user did not ask for these.
         """
         if not test.plan.marked or _why_uncountable(test, self._settings) or body.why_not_again(test):
             return set()

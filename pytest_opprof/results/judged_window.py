@@ -323,14 +323,15 @@ class JudgedWindow:
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         grown = {op: self.grown_of(op) for op in self.asked}
         lines = {
-            op: (self._line(op, _changed_line(more[0], self.changed_files).place), self._share(op, by, more))
+            op: (self._line(op, self._changed_place(more[0])), self._share(op, by, more))
             for op, (by, more) in grown.items()
             if more
         }
         shared: dict[Place, dict[str, int]] = defaultdict(dict)
         for op, (by, more) in grown.items():
             for line in more if by == "calls" and op not in FACTS else ():
-                for place in _causes(line):
+                changed = [self._changed_place(line)] if self.changed_files else []
+                for place in dict.fromkeys([*_causes(line), *changed]):
                     shared[place][op] = shared[place].get(op, 0) + line.more
         in_all = {op: sum(line.more for line in more) for op, (_, more) in grown.items()}
         # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, one in a
@@ -388,9 +389,18 @@ class JudgedWindow:
         """Return the line at *place* that calls *op*; of duplicates, the last."""
         return [line for site in self.numbers.sites[op] for line in site.lines if line.place == place][-1]
 
+    def _changed_place(self, line: Grown) -> Place:
+        """Return the line to name in a finding: of a function that ran no op before, the one that calls it.
+
+        If that is in no file that changed, the nearest line around it that is.
+        """
+        found = line.callers[0].place if line.is_new and line.callers else line.place
+        files = self.changed_files
+        return found if found.file in files else next((each for each in line.chain if each.file in files), found)
+
     def _share(self, op: str, by: Amount, more: Sequence[Grown]) -> int:
         """Return the extra calls of the first changed line; 0 if it has all of them, or if they are not of calls."""
-        places = [_changed_line(line, self.changed_files).place for line in more]
+        places = [self._changed_place(line) for line in more]
         first = sum(line.more for line, place in zip(more, places) if place == places[0])
         return first if by == "calls" and op not in FACTS and first < sum(line.more for line in more) else 0
 
@@ -513,18 +523,6 @@ def _causes(line: Grown) -> Iterator[Place]:
     for caller in line.callers:
         if caller.is_new:
             yield from _causes(caller)
-
-
-def _changed_line(line: Grown, changed_files: Collection[str]) -> Grown:
-    """Return the line to name in a finding: of a function that ran no op before, the one that calls it.
-
-    If neither is in a file that changed, the nearest line around them that is.
-    """
-    found = line.callers[0] if line.is_new and line.callers else line
-    around: Grown | None = line if changed_files else None
-    while around and around.place.file not in changed_files:
-        around = around.callers[0] if around.callers else None
-    return found if found.place.file in changed_files else around or found
 
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,18 +32,19 @@ from ...results.window_result import SitesByOp, WindowResult
 from ...units import plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
-from ...verdict.quantities import COARSE, HOST_MEMORY, PEAK_MEMORY
+from ...verdict.quantities import HOST_MEMORY, PEAK_MEMORY
 from ...verdict.stored_rule import unjudged
 from ...verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded
+from ..reruns.causes import OF_TIME
 from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
-_EXPLAINED = (*COARSE, HOST_MEMORY, PEAK_MEMORY)
+_EXPLAINED = (*OF_TIME, HOST_MEMORY, PEAK_MEMORY)
 
 
 class Found:
@@ -53,16 +56,18 @@ class Found:
         config: pytest.Config,
         acceptances: Sequence[Acceptance] = (),
         changed: Mapping[str, int] = {},
+        changed_files: Collection[Path] = (),
     ) -> None:
-        """*changed*: the number of changed lines in each test's file."""
+        """*changed*: the number of changed lines in each test's file; *changed_files*: all files that differ."""
+        self._config = config
         self._changed = changed
+        self._changed_files = frozenset(map(self._name_of, changed_files))
         self._today = set[str]()
         """The tests whose file changed, and which the revision ran as they are now."""
         self._confirmed = set[str]()
         """The tests that do more, by the same numbers in two pairs."""
         self._revision = revision
         self._then = revision.removeprefix("the ")
-        self._config = config
         self._acceptances = acceptances
         self._allowed: list[tuple[Acceptance, str, str]] = []
         """The acceptance that let a test do more, with the test and the op."""
@@ -115,6 +120,10 @@ class Found:
         self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] not in self._today}
         return kept
 
+    def _name_of(self, file: Path) -> str:
+        """Return a file as source lines name it."""
+        return os.path.relpath(file, self._config.rootpath.resolve()).replace(os.sep, "/")
+
     def does_more(self, test: SideTest) -> bool:
         """Return True if a window of a test does more than at the base."""
         return any(diff.verdict.does_more for diff in self._diffs_of(test).values())
@@ -162,7 +171,7 @@ class Found:
         if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):
             return said
         more = [each.text for each in that_grew(Before(before.functions, then=self._then), now)]
-        slow = {time: "; ".join(filter(None, [said.get(time, ""), *more])) for time in COARSE}
+        slow = {time: "; ".join(filter(None, [said.get(time, ""), *more])) for time in OF_TIME}
         return {**said, **slow} if more else said
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
@@ -240,7 +249,7 @@ class Found:
             return False
         reports = self.first[1].reports.get(test.nodeid, [])
         windows = [self._compared(test, window) for window in _measured(reports)]
-        explains = any(row.op in _EXPLAINED for window in windows for row in window.worse)
+        explains = any(window.is_slow or any(row.op in _EXPLAINED for row in window.worse) for window in windows)
         return explains or any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, test: SideTest) -> Iterator[pytest.TestReport]:
@@ -282,6 +291,9 @@ class Found:
             numbers = structs.replace(window.numbers, explained={**window.numbers.explained, **explained})
             window = replace(window, numbers=numbers)
         window = self._with_functions(test, window)
+        # A test that changed, too, is not the cause of what the code under test does.
+        own = self._name_of(Path(compared.file).resolve())
+        window = replace(window, changed_files=self._changed_files - {own})
         lines = plural(self._changed.get(test, 0), "line")
         changed = f"the file of the test changed, too: {lines}" if test in self._changed else ""
         if test in self._today:

@@ -392,7 +392,7 @@ def test_a(): recorder.process_time_ns.spend({cpu})
 @pytest.mark.parametrize(
     ("mark", "flags", "compared", "counted"),
     [
-        ("@pytest.mark.opprof", ("--opprof",), "time and calls of Python functions are compared", ""),
+        ("@pytest.mark.opprof", ("--opprof",), "time, calls of Python functions and peak memory are compared", ""),
         (
             "",
             ("--opprof-all",),
