@@ -62,8 +62,11 @@ def _changes_noted() -> Iterator[list[str]]:
             setattr(tracemalloc, name, function)
 
 
-def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:
-    """Run the body as a *call*, and return in words the lines that hold most of the memory near its *peak*."""
+def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool] = bool) -> Sequence[str]:
+    """Run the body as a *call*, and return in words the lines that hold most of the memory near its *peak*.
+
+    *is_own* tells the program's files from those of packages that it calls.
+    """
     snapshots: list[tracemalloc.Snapshot] = []
     is_over = Event()
 
@@ -86,6 +89,6 @@ def lines_at(peak: int, call: Callable[[], object]) -> Sequence[str]:
                 looker.join()
     found = Counter[str]()
     for trace in snapshots[-1].statistics("traceback") if snapshots else ():
-        if line := line_of(trace.traceback):
+        if line := line_of(trace.traceback, is_own):
             found[line] += trace.size
     return [f"{format_bytes(size)} at {line}" for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]

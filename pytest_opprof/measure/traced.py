@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ..sites.code import Kind, kinds
@@ -23,7 +23,11 @@ def traced(frames: int) -> Iterator[bool]:
             tracemalloc.stop()
 
 
-def line_of(frames: Sequence[tracemalloc.Frame]) -> str:
-    """Return the innermost line of the program in the *frames* of an allocation, oldest first; empty without one."""
-    own = [frame for frame in frames if kinds[frame.filename] is Kind.TRACED]
+def line_of(frames: Sequence[tracemalloc.Frame], is_own: Callable[[str], bool] = bool) -> str:
+    """Return the innermost line of the program in the *frames* of an allocation, oldest first; empty without one.
+
+    *is_own* tells the files whose lines come before those of packages that they call.
+    """
+    traced = [frame for frame in frames if kinds[frame.filename] is Kind.TRACED]
+    own = [frame for frame in traced if is_own(frame.filename)] or traced
     return f"{relative(own[-1].filename)}:{own[-1].lineno}" if own else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unittest
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
 from time import monotonic
 from types import CodeType, FunctionType
@@ -122,7 +123,9 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
 
 def memory_lines(call: Call, measurement: Measurement, peak: int) -> Sequence[str]:
     """Run the body once more, and return in words the lines that hold its *peak* memory."""
-    return _of_more_runs(call, measurement, None, "host memory", lambda: lines_at(peak, call.by_us)) or ()
+    assert measurement.shown is not None  # a run that judges has it
+    look = partial(lines_at, peak, call.by_us, measurement.shown.is_shown)
+    return _of_more_runs(call, measurement, None, "host memory", look) or ()
 
 
 def _of_more_runs(

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.measure.host_memory import LOOKER, lines_at, peak_of
+from pytest_opprof.measure.traced import line_of
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -46,6 +47,13 @@ def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypa
     monkeypatch.setattr(tracemalloc, "take_snapshot", noted)
     (line,) = lines_at(MIB * 3 // 2, body)
     assert line.startswith("1 MiB at ")
+
+
+def test_a_line_of_a_package_is_named_only_where_the_program_has_none() -> None:
+    frames = tracemalloc.Traceback([("package.py", 5), (__file__, 3)])  # kept in reverse
+    assert line_of(frames).startswith("package.py:5")
+    assert line_of(frames, lambda file: file == __file__).endswith("test_host_memory.py:3")
+    assert line_of(frames, lambda file: False).startswith("package.py:5")
 
 
 def test_the_tracing_of_the_program_goes_on_and_is_not_read() -> None:
