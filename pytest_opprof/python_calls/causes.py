@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 TOLERANCE, FLOOR = 0.01, 10
 # Fewer Python calls than this take less time than the margin of a coarse limit.
 MANY_CALLS = 1_000
+# The most lines that are compared: each asks for what follows from it, of up to 50,000 calls.
+_MOST_ROOTS = 20
 # The most lines that are reported.
 _LINES = 3
-# The longest chain of calls by which extra calls are followed.
-_MOST_DEPTH = 30
 # A function that grew by more than this many times as much as its caller does not follow from it.
 _FAR_MORE = 2
 # A line that calls less than this share of the first one's calls, or of a function's growth, is not reported.
@@ -174,19 +174,23 @@ class _Growth:
         self._now = now
         self._more = more
         edges = [each for each in now.lines if each.function in more]
-        self._called = defaultdict[str, Counter[str]](Counter)
-        """By function, the functions that it calls, and how often."""
-        self._times = Counter[str]()
-        """The calls of each function from all lines that are known."""
+        self._called: dict[str, Counter[str]] = {name: Counter() for name in more}
+        """By function that grew, those that it calls, and how often."""
         for each in edges:
-            self._called[each.caller][each.function] += each.calls
-            self._times[each.function] += each.calls
-        self._extra: dict[str, float] = {**more}
-        at_most = {name: sum(more[each] for each in self.below([name])) for name in more}
-        for _ in range(_MOST_DEPTH):
-            self._extra = {
-                name: min(more[name] + self._of_edges(self._called[name].items()), at_most[name]) for name in more
-            }
+            if each.caller in more:
+                self._called[each.caller][each.function] += each.calls
+        cycles = _cycles(self._called)
+        self._cycle = {name: number for number, cycle in enumerate(cycles) for name in cycle}
+        """By function, the functions that call each other to which it belongs, by number."""
+        self._times = Counter[tuple[str, bool]]()
+        """The calls of each function from all lines that are known: from inside of its cycle, and from outside."""
+        for each in edges:
+            self._times[each.function, self._is_inside(each.caller, each.function)] += each.calls
+        self._extra: dict[str, float] = {}
+        for cycle in cycles:  # those that it calls come before it
+            below = [(name, *edge) for name in cycle for edge in self._called[name].items()]
+            outside = [edge for edge in below if not self._is_inside(edge[0], edge[1])]
+            self._extra |= dict.fromkeys(cycle, sum(map(more.__getitem__, cycle)) + self._of_edges(outside))
 
     def below(self, functions: Iterable[str]) -> set[str]:
         """Return *functions* that grew, and the ones that grew below them."""
@@ -197,9 +201,15 @@ class _Growth:
                 left += self._called[name].keys()
         return found
 
-    def _of_edges(self, edges: Iterable[tuple[str, int]]) -> float:
-        """Return the extra calls that follow from calls of functions, each with its number of calls."""
-        return sum(self._extra[name] * calls / self._times[name] for name, calls in edges)
+    def _is_inside(self, caller: str, function: str) -> bool:
+        return caller in self._cycle and self._cycle[caller] == self._cycle[function]
+
+    def _of_edges(self, edges: Iterable[tuple[str, str, int]]) -> float:
+        """Return the extra calls that follow from calls: each of a caller, a function, and how often."""
+        return sum(
+            self._extra[function] * calls / self._times[function, self._is_inside(caller, function)]
+            for caller, function, calls in edges
+        )
 
     def _is_changed(self, edge: CallingLine) -> bool:
         """Return True if a function grew by far more than its caller, which therefore does not explain it."""
@@ -220,8 +230,11 @@ class _Growth:
             by_line[_place(each)].append(each)
         roots = [edges for edges in by_line.values() if any(map(self._is_changed, edges))] or list(by_line.values())
         roots = [edges for edges in roots if edges[0].caller in own] or roots
-        extra = {_place(edges[0]): self._of_edges((each.function, each.calls) for each in edges) for edges in roots}
-        roots.sort(key=lambda edges: -extra[_place(edges[0])])
+        extra = {
+            _place(edges[0]): self._of_edges((each.caller, each.function, each.calls) for each in edges)
+            for edges in roots
+        }
+        roots = sorted(roots, key=lambda edges: -extra[_place(edges[0])])[:_MOST_ROOTS]
         if not roots:
             return []
         first, most = roots[0], extra[_place(roots[0][0])]
@@ -241,6 +254,39 @@ class _Growth:
     def _is_below(self, inner: Sequence[CallingLine], outer: Sequence[CallingLine]) -> bool:
         """Return True if a line is in a function that another line leads to."""
         return inner[0].caller in self.below(each.function for each in outer)
+
+
+def _cycles(called: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return the functions that call each other together, and each other one alone; the called ones first.
+
+    These are the strongly connected components, by Tarjan's algorithm without recursion.
+    """
+    found: list[list[str]] = []
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    for start in called:
+        stack = [(start, iter(called[start]))] if start not in number else []
+        while stack:
+            name, left = stack[-1]
+            if name not in number:
+                number[name] = lowest[name] = len(number)
+                path.append(name)
+            for other in left:
+                if other not in number:
+                    stack.append((other, iter(called[other])))
+                    break
+                lowest[name] = min(lowest[name], lowest[other])
+            else:
+                stack.pop()
+                if stack:
+                    lowest[stack[-1][0]] = min(lowest[stack[-1][0]], lowest[name])
+                if lowest[name] == number[name]:
+                    cycle = path[path.index(name) :]
+                    del path[-len(cycle) :]
+                    lowest |= dict.fromkeys(cycle, len(called))  # no other belongs to it
+                    found.append(cycle)
+    return found
 
 
 def _most(more: Mapping[str, int], now: PythonCalls) -> list[str]:
