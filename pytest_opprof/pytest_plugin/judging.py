@@ -198,18 +198,21 @@ class Judging:
             processes=runs,
             limits=[limit for limit, _ in limits],
         )
-        if python is not None and python.uncounted and (plan.python or base is None):
-            report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
+        # Without an op these are measured though nobody asks, and are the only evidence of its work.
+        lacks_calls = base is None or (PYTHON_CALLS in base.facts and profile.is_empty and plan.python is not False)
+        if plan.python or lacks_calls:
+            if python is not None and python.uncounted:
+                report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
+            elif python is None and base is not None and not report.accepted:
+                report = report.with_remark("calls of Python functions are not compared: this run could not count them")
         if base:
             report = _with_remark_of_versions(report, base, bool(plan.python))
-            if (
-                plan.host_memory
-                and HOST_MEMORY in base.facts
-                and HOST_MEMORY not in base.comparable_here(report.numbers).facts
-            ):
-                report = report.with_remark(
-                    "peak memory of the host is not compared: the baseline is of another version of Python"
-                )
+            wanted = plan.host_memory or (profile.is_empty and plan.host_memory is None)
+            if wanted and HOST_MEMORY in base.facts:
+                why = "" if profile.host_memory is not None or plan.host_memory else "this run could not measure it"
+                if HOST_MEMORY not in base.comparable_here(report.numbers).facts:
+                    why = "the baseline is of another version of Python"
+                report = report.with_remark(f"peak memory of the host is not compared: {why}") if why else report
             lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self._compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self._apart:

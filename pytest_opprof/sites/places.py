@@ -74,8 +74,9 @@ WindowSites = Mapping[str, OpSites]
 _DISPATCH = frozenset(["__torch_function__", "__torch_dispatch__", "__array_function__", "__array_ufunc__"])
 
 
-# A call with all the arguments of its function, as a decorator makes it.
-_FORWARDS = re.compile(r"\(\*\w+, ?\*\*\w+\)")
+# A line that only returns a call with all the arguments of its function, as a decorator does. One that calls in a loop,
+# or computes with the result, does work of its own.
+_FORWARDS = re.compile(r"return (?:await )?[\w.]+(?:\(.*\))?\(\*\w+, ?\*\*\w+\)")
 
 
 def passes_on(function: str, text: str) -> bool:
@@ -83,7 +84,7 @@ def passes_on(function: str, text: str) -> bool:
     cause.
     """
     is_dispatch = function.rpartition(".")[2] in _DISPATCH and ("super(" in text or "func(" in text)
-    return is_dispatch or bool(_FORWARDS.search(text))
+    return is_dispatch or bool(_FORWARDS.fullmatch(text))
 
 
 def near(sites: OpSites) -> OpSites:

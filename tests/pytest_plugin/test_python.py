@@ -14,6 +14,7 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.sampled import Sampler
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.range import Range
+from pytest_opprof.pytest_plugin import body as body_module
 from pytest_opprof.python_calls import tally
 
 from ..conftest import looks
@@ -516,6 +517,34 @@ def test_a_body_without_ops_that_cannot_run_twice_passes_and_starts_no_process(
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*in a fresh process*")
     result.stdout.no_fnmatch_line("*not counted*")
+
+
+@pytest.mark.parametrize(
+    ("body", "why_not_again", "calls"),
+    [
+        ('(tmp_path / "new").mkdir()', "", "were not counted: the body cannot run twice: FileExistsError"),
+        ("pass", "its subtests would be reported twice", "are not compared: this run could not count them"),
+    ],
+)
+def test_a_body_without_ops_that_can_no_longer_run_twice_says_that_its_calls_and_memory_are_not_compared(
+    pytester: pytest.Pytester,
+    suite: Suite,
+    monkeypatch: pytest.MonkeyPatch,
+    no_process: None,
+    body: str,
+    why_not_again: str,
+    calls: str,
+) -> None:
+    test = "import pytest\n@pytest.mark.opprof\ndef test_ids(tmp_path):\n    [str(i) for i in range(99)]\n"
+    pytester.makepyfile(test_m=test)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    monkeypatch.setattr(body_module, "why_not_again", lambda test: why_not_again)
+    pytester.makepyfile(test_m=f"{test}    {body}\n")
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines_random(
+        [f"*calls of Python functions {calls}*", "*peak memory of the host is not compared: this run could not *"]
+    )
 
 
 def test_a_limit_on_an_op_that_never_runs_stays_an_error_where_calls_are_counted(

@@ -52,7 +52,7 @@ def own(name: str) -> str:
     return f"{__name__}.{name}"
 
 
-@needs_setprofile
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only Python 3.11 can get that slow")
 def test_counting_that_takes_too_long_ends_and_says_so():
     def until_nobody_counts() -> None:
         while sys.getprofile() is not None:
@@ -68,8 +68,15 @@ def test_counting_that_takes_too_long_ends_and_says_so():
         with Counter(HERE, limit_s=0.01) as counter:
             code()
         found = counter.result()
-        assert (found.total, found.uncounted) == (0, "counting took more than 0 s; Python 3.12 counts faster")
+        assert (found.total, found.uncounted[:23]) == (0, "it took more than 0 s, ")
     assert counted(by_rows, [1]).total == 3
+
+
+@needs_setprofile
+def test_the_code_that_is_counted_sees_no_other_thread():
+    before, seen = threading.enumerate(), []
+    counted(lambda: seen.extend(threading.enumerate()))
+    assert seen == before
 
 
 def test_calls_of_python_functions_and_builtins_are_counted_by_name():

@@ -130,6 +130,15 @@ def test_the_line_of_a_decorator_that_passes_all_arguments_on_is_the_way_of_the_
     assert Shown(root).site([Frame(str(path), "wrapped", last), *chain(frames, "model test")]).line == last
 
 
+@pytest.mark.parametrize("works", ["out = f(*a, **kw)", "return 2 * f(*a, **kw)", "return mul(f(*a, **kw), 2)"])
+def test_a_line_that_does_more_than_pass_all_arguments_on_is_the_cause(root: Path, works: str) -> None:
+    path = root / "src/mylib/retry.py"
+    path.write_text(f"{works}\n")
+    assert Shown(root).site([Frame(str(path), "retry", 1)]).via == ""
+    site = Shown(root).site([Frame(str(path), "retry", 1), Frame(str(root / "src/mylib/model.py"), "f", 1)])
+    assert site.file == "src/mylib/retry.py"
+
+
 def test_a_hidden_package_is_not_named_either(root: Path, frames: dict[str, Frame]) -> None:
     site = Shown(root, hide=["einops"]).site(chain(frames, "einops other model"))
     assert site.via == "otherlib/nn/blocks.py:1 in Block.forward"
