@@ -153,7 +153,8 @@ def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pyte
     model(repository, "sum(range(10))")
     git(repository, "commit", "-qam", "no op")
     (repository.path / "model" / "__init__.py").write_text(
-        "def kind(n): return 1 if n < 2 else max(kind(n - 1), kind(n - 2))\ndef step(): kind(24)\n"
+        # The list makes each call long enough: without it a fast machine takes 14.8 ms, and 15 ms more are slower.
+        "def kind(n):\n    [0] * 500\n    return 1 if n < 2 else max(kind(n - 1), kind(n - 2))\ndef step(): kind(24)\n"
     )
     result = run(repository)
     result.assert_outcomes(passed=1, failed=1)
