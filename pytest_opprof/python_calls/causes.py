@@ -185,11 +185,11 @@ class _Growth:
         self._times = Counter[tuple[str, bool]]()
         """The calls of each function from all lines that are known: from inside of its cycle, and from outside."""
         for each in edges:
-            self._times[each.function, self._is_inside(each.caller, each.function)] += each.calls
+            self._times[each.function, self._in_one_cycle(each.caller, each.function)] += each.calls
         self._extra: dict[str, float] = {}
         for cycle in cycles:  # those that it calls come before it
             below = [(name, *edge) for name in cycle for edge in self._called[name].items()]
-            outside = [edge for edge in below if not self._is_inside(edge[0], edge[1])]
+            outside = [edge for edge in below if not self._in_one_cycle(edge[0], edge[1])]
             self._extra |= dict.fromkeys(cycle, sum(map(more.__getitem__, cycle)) + self._of_edges(outside))
 
     def below(self, functions: Iterable[str]) -> set[str]:
@@ -201,13 +201,13 @@ class _Growth:
                 left += self._called[name].keys()
         return found
 
-    def _is_inside(self, caller: str, function: str) -> bool:
+    def _in_one_cycle(self, caller: str, function: str) -> bool:
         return caller in self._cycle and self._cycle[caller] == self._cycle[function]
 
     def _of_edges(self, edges: Iterable[tuple[str, str, int]]) -> float:
         """Return the extra calls that follow from calls: each of a caller, a function, and how often."""
         return sum(
-            self._extra[function] * calls / self._times[function, self._is_inside(caller, function)]
+            self._extra[function] * calls / self._times[function, self._in_one_cycle(caller, function)]
             for caller, function, calls in edges
         )
 

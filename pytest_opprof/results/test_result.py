@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -119,13 +119,23 @@ def counted(tests: Sequence[TestResult], against: str = "") -> list[str]:
     held = sum(test.status is Status.NO_BASELINE and any(window.limits for window in test.windows) for test in tests)
     counts[Status.NO_BASELINE] -= held
     none = f"not compared with {against}" if against else Status.NO_BASELINE.words
-    words = {status: status.words for status in Status if status is not Status.OK} | {Status.NO_BASELINE: none}
-    parts = [f"{counts[status]} {said}" for status, said in words.items() if counts[status]]
     its = "its" if held == 1 else "their"
-    return [*parts, *([f"{held} within {its} budget and {none}"] if held else [])]
+    return [*in_words(counts, none), *([f"{held} within {its} budget and {none}"] if held else [])]
+
+
+def in_words(counts: Mapping[Status, int], none: str = Status.NO_BASELINE.words) -> list[str]:
+    """Return *counts* of statuses in words, the worst first and without ok; *none* are the words for "no baseline".
+
+    >>> in_words({Status.OK: 3, Status.SLOWER: 1})
+    ['1 slower']
+    """
+    words = {status: status.words for status in Status if status is not Status.OK} | {Status.NO_BASELINE: none}
+    return [f"{counts[status]} {said}" for status, said in words.items() if counts.get(status)]
 
 
 def _status_of(window: JudgedWindow) -> Status:
-    if window.diff and window.verdict is Verdict.ABOVE and (gate := FACTS[window.diff.worst.op].gate):
-        return gate.status
+    if window.verdict is Verdict.ABOVE:
+        fact = next(row.op for row in window.worse if row.verdict is Verdict.ABOVE)
+        if gate := FACTS[fact].gate:
+            return gate.status
     return window.verdict.status

@@ -309,7 +309,7 @@ class _OfRuns:
         """Yield the lines for people."""
         # Imported here, with NumPy behind them.
         from ...report.failure import Shown, failure
-        from ...results.test_result import status
+        from ...results.test_result import in_words, status
         from ...results.window_result import titled
         from ...verdict.verdicts import Status, Verdict
 
@@ -338,11 +338,10 @@ class _OfRuns:
             yield from (TextLine(style.write(f"only in {path}: {titled(*key)}")) for key in keys)
         yield from (TextLine(style.write(line)) for line in self._recorded_alone())
         counts = Counter(status([window]) for window in self.windows.values())
-        counted = [f"{counts[each]} {each.words}" for each in Status if counts[each] and each is not Status.OK]
         judged = sum(window.times_judged for window in self.windows.values())
         what = "rank" if self.now.kind == "ranks" else "window"
         total = f"{plural(len(self.windows), what)} compared, {judged} by time, {counts[Status.OK]} ok"
-        yield TextLine(f"opprof: {', '.join([total, *counted])}")
+        yield TextLine(f"opprof: {', '.join([total, *in_words(counts)])}")
 
     def is_worse(self) -> bool:
         """Tell whether the second is worse. Raises TraceError and UsageError where nobody can tell."""

@@ -32,19 +32,18 @@ from ...results.window_result import SitesByOp, WindowResult
 from ...units import plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
-from ...verdict.quantities import HOST_MEMORY, PEAK_MEMORY
 from ...verdict.stored_rule import unjudged
 from ...verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded
-from ..reruns.causes import OF_TIME
+from ..reruns.causes import OF_TIME, PEAKS
 from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
-_EXPLAINED = (*OF_TIME, HOST_MEMORY, PEAK_MEMORY)
+_EXPLAINED = (*OF_TIME, *PEAKS)
 
 
 class Found:
@@ -249,7 +248,7 @@ class Found:
             return False
         reports = self.first[1].reports.get(test.nodeid, [])
         windows = [self._compared(test, window) for window in _measured(reports)]
-        explains = any(window.is_slow or any(row.op in _EXPLAINED for row in window.worse) for window in windows)
+        explains = any(window.is_slow or any(row.op in PEAKS for row in window.worse) for window in windows)
         return explains or any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, test: SideTest) -> Iterator[pytest.TestReport]:

@@ -31,6 +31,8 @@ from .looks import Looks, is_alike, lacks_sites, with_sites
 
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
+# The findings that the lines which hold the memory of Python and NumPy explain.
+PEAKS = frozenset([HOST_MEMORY, PEAK_MEMORY])
 _LOOK = "; --opprof-sites records them in the first run"
 
 
@@ -189,9 +191,9 @@ class Causes:
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
         if self._apart:  # another process judges, and requests the lines of failing tests
             compares = self._config.stash.get(SITES, False) and self._settings.against
-            fails = {HOST_MEMORY, PEAK_MEMORY} if compares else set()
+            fails = {*PEAKS} if compares else set()
         is_of_numpy = {name for name, _ in window.environment.frameworks} <= {"numpy"}
-        known = {HOST_MEMORY, PEAK_MEMORY} if is_of_numpy else {HOST_MEMORY}  # as tracemalloc sees them
+        known = PEAKS if is_of_numpy else {HOST_MEMORY}  # as tracemalloc sees them
         peaks = {name: max(window.numbers.facts.get(name) or (0,)) for name in fails & known}
         return peaks, lines(highest) if (highest := max(peaks.values(), default=0)) else ()
 
