@@ -74,6 +74,8 @@ class Request(Struct):
     """Whether the second of two runs with the same fixtures of class and module is measured; of the first only the
     coarse time is.
     """
+    ops_only: bool = False
+    """Whether no run of a body beside the measured one counts calls of Python functions, its memory and leaks."""
     slow: bool = False
     """Whether the run is sampled for the lines that take its time."""
     anew: bool = False

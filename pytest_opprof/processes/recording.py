@@ -268,12 +268,15 @@ class Recording:
         """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*.
 
         Then a third time with no function compiled before, if functions compiled again are counted.
+
+        Calls of Python functions and peak memory are not measured again: their runs follow a run of the body anyway,
+        and take ten times as long.
         """
         threaded = [window for window in windows if window.is_threaded]
         others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
         for again, one_thread in ((threaded, True), (others, False)):
             tests = list(dict.fromkeys(window.test.id for window in again))
-            request = Request(tests, one_thread=one_thread, repeats=warm)
+            request = Request(tests, one_thread=one_thread, repeats=warm, ops_only=True)
             answers = process.measure(request, patience_s) if tests else {}
             for window in again:
                 if one_thread:
@@ -282,7 +285,7 @@ class Recording:
                     window.add_warm(answers[window.test.id])
         compiling = [window for window in windows if warm and window.counts_compilations]
         tests = list(dict.fromkeys(window.test.id for window in compiling))
-        answers = process.measure(Request(tests, anew=True), patience_s) if tests else {}
+        answers = process.measure(Request(tests, anew=True, ops_only=True), patience_s) if tests else {}
         for window in compiling:
             window.add_compiled_anew(answers[window.test.id])
 
@@ -419,8 +422,15 @@ class _Window:
         if vary:
             self.lost = "its calls vary from run to run"
         elif self._warm:
-            self.test.windows[self._index] = replace(self.result, warm=self._seen[0].differences(self._warm))
+            warm_ops, warm_facts = self._seen[0].differences(self._warm)
+            warm_facts = {name: each for name, each in warm_facts.items() if not _is_in(facts_vary.get(name), each)}
+            self.test.windows[self._index] = replace(self.result, warm=(warm_ops, warm_facts))
         return vary
+
+
+def _is_in(varying: Range | None, now: Range) -> bool:
+    """Return True if *now* is no change of a *varying* number."""
+    return varying is not None and varying.lowest <= now.most <= varying.highest
 
 
 def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:

@@ -24,6 +24,8 @@ ONE_THREAD = pytest.StashKey[bool]()
 COLD = pytest.StashKey[bool]()
 # Whether another run requests measurements with no function compiled before.
 ANEW = pytest.StashKey[bool]()
+# Whether another run requests only the ops and times of its tests.
+OPS_ONLY = pytest.StashKey[bool]()
 # Whether another request follows, which looks for leaks.
 FIRST_LOOK = pytest.StashKey[bool]()
 # The result of that counting, by window.

@@ -21,7 +21,7 @@ from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
 from ..processes.collection import Collection, SideTest
 from ..processes.parent import Parent, why
 from ..processes.pool import Measured, Request
-from ..processes.this_run import ANEW, COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, SITES, SLOW
+from ..processes.this_run import ANEW, COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, OPS_ONLY, SITES, SLOW
 from ..results.plain import converted, plain
 from ..results.test_id import id_of
 from ..results.test_result import TestRecord
@@ -66,6 +66,7 @@ class Fresh:
             request = converted(self._parent.ask("ready", plain(answers)), Request)
             self._config.stash[FIRST_LOOK] = request.first_look
             self._config.stash[ONE_THREAD] = request.one_thread
+            self._config.stash[OPS_ONLY] = request.ops_only
             self._config.stash[SLOW] = request.slow
             self._config.stash[ANEW] = request.anew
             self._config.stash[CORE] = Core(request.best_ns or math.inf, LOOKING_PATIENCE_S)

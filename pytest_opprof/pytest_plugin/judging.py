@@ -17,7 +17,7 @@ from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window, profiles_of
 from ..processes.pool import Answer, Pool, TimeLimit
-from ..processes.this_run import FIRST_LOOK, say
+from ..processes.this_run import FIRST_LOOK, OPS_ONLY, say
 from ..profile.environment import Environment
 from ..profile.op_counts import counts_of
 from ..profile.op_profile import OpProfile
@@ -182,7 +182,8 @@ class Judging:
                 is_unreadable = True
                 self._errors.append(str(error))
         known = base.ops if base else ()
-        budget = plan.budget if limited else Budget()
+        is_bare = self._config.stash.get(OPS_ONLY, False)
+        budget = plan.budget if limited and not is_bare else Budget()
         if self._config.stash.get(FIRST_LOOK, False):
             budget = budget.without("leaks")  # which only the last look records
         limits = list(budget.judged(profile, self._settings.aliases, known, python))

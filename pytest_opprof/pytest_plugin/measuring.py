@@ -21,7 +21,7 @@ from ..measure.recorder import is_in_use
 from ..measure.window import profiles_of
 from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
-from ..processes.this_run import COLD, CORE, ONE_THREAD, SITES
+from ..processes.this_run import COLD, CORE, ONE_THREAD, OPS_ONLY
 from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
@@ -195,12 +195,13 @@ class Measuring:
         with test.told_plainly():
             body.check_finished(measurement)
             empty = self._without_ops(test, measurement) if repeated else set()
-            if test.plan.python:
+            is_bare = self._config.stash.get(OPS_ONLY, False)
+            if test.plan.python and not is_bare:
                 measurement.python = dict(self._counted(test, measurement, call))
-            elif empty and test.plan.python is None:
-                counted = _counted_here(call, measurement)
+            elif empty and test.plan.python is None and not is_bare:
+                counted = self._counted_here(call, measurement)
                 measurement.python = {name: each for name, each in counted.items() if name in empty}
-            if repeated:  # after the calls were counted: caches that these runs fill make fewer of them
+            if repeated and not is_bare:  # after the calls were counted: caches that these runs fill make fewer of them
                 fails_again = any(each.fails_again for each in measurement.python.values())
                 by_default = BODY in empty and not fails_again and not measurement.rounds  # of which the mark is
                 body.measure_host_memory(call, measurement, by_default=by_default)
@@ -226,9 +227,20 @@ class Measuring:
         names = [BODY, *(window.name for window in measurement.windows)]
         if why := _why_uncountable(test, self._settings):
             return dict.fromkeys(names, PythonCalls(uncounted=why))
-        counted = _counted_here(call, measurement)
+        counted = self._counted_here(call, measurement)
         why = counted[BODY].uncounted if counted[BODY].fails_again else ""
         return (self._judging.looks.counted_cold(test, why) or counted) if why else counted
+
+    def _counted_here(self, call: Call, measurement: Measurement) -> Mapping[str, PythonCalls]:
+        """Return the calls of Python functions by window, with their lines if a comparison requests these.
+
+        They take a run of their own: while each call is walked, loops are not counted.
+        """
+        counted = body.count(call, measurement)
+        if not self._judging.causes.are_requested or counted[BODY].uncounted:
+            return counted
+        found = body.count(call, measurement, lines=True)
+        return {name: each.with_lines(found[name]) for name, each in counted.items() if name in found}
 
     def _without_ops(self, test: TestRun, measurement: Measurement) -> set[str]:
         """Return the windows without ops: calls of Python functions and its memory are the only evidence of their work.
@@ -305,18 +317,6 @@ def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.Tes
         record, test.record = test.record, None
         if call.excinfo is None or isinstance(call.excinfo.value, Failed):
             report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
-
-
-def _counted_here(call: Call, measurement: Measurement) -> Mapping[str, PythonCalls]:
-    """Return the calls of Python functions by window, with their lines if this process looks up lines.
-
-    These take a run of their own: while each call is walked, loops are not counted.
-    """
-    counted = body.count(call, measurement)
-    if not call.item.config.stash.get(SITES, False) or counted[BODY].uncounted:
-        return counted
-    found = body.count(call, measurement, lines=True)
-    return {name: each.with_lines(found[name]) for name, each in counted.items() if name in found}
 
 
 def _coarse_again(call: Call, measurement: Measurement) -> dict[str, Coarse]:

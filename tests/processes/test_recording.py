@@ -207,6 +207,22 @@ def test_what_a_second_run_in_the_last_process_does_not_repeat_is_kept(record: R
     assert entry.with_differences(entry.warm)[0] == later
 
 
+def test_a_number_that_varies_is_no_work_of_a_first_use(record: Record) -> None:
+    test = ran(rounds=1)
+    test.windows[0] = structs.replace(test.windows[0], facts={"python_calls": [11]})
+    first = entry_of(test.windows[0])
+
+    def process(number: int, _: str) -> WindowBaseline:
+        seen = len(found.others.asked)  # the third request is the second run in process 3
+        return replace(first, facts={"python_calls": Range(14 if seen == 3 else 10 + number)})
+
+    found = record(process)
+    found.calls([test], 3)
+    assert test.windows[0].facts_vary["python_calls"] == Range(11, 18, varies=True)
+    assert test.windows[0].warm == ({}, {})
+    assert found.others.numbers == [2, 5]  # none of it alone
+
+
 def test_a_test_that_cannot_be_measured_alone_is_said(record: Record) -> None:
     test = ran(rounds=1)
     first = entry_of(test.windows[0])

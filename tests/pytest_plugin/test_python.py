@@ -482,6 +482,43 @@ def test_a_body_without_ops_is_counted_by_itself(
     result.stdout.re_match_lines([r"    `to_ids` at tokenizer.py:5 calls `list\.\w+` 50 times \(baseline: 0\); .*"])
 
 
+RUNS = """
+import pytest
+from pathlib import Path
+
+@pytest.fixture(scope="module")
+def shared():
+    return 1
+
+@pytest.mark.opprof
+def test_ids(shared):
+    with Path(__file__).with_name("runs").open("a") as runs:
+        runs.write("x")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_an_update_counts_calls_and_memory_once_in_each_process(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_m=RUNS)
+    pytester.runpytest_inprocess("--opprof-update").assert_outcomes(passed=1)
+    # Measured, counted and traced in three processes; measured twice more in the last.
+    assert len((pytester.path / "runs").read_text()) == 3 * 3 + 2
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_an_update_looks_for_the_lines_of_ops_and_of_no_call(pytester: pytest.Pytester) -> None:
+    source = RUNS.replace("import pytest", "import numpy as np\nimport pytest").replace(
+        "opprof\n", "opprof(python=True)\n"
+    )
+    pytester.makepyfile(test_m=f"{source}    np.ones(9) + 1\n")
+    pytester.runpytest_inprocess("--opprof-update").assert_outcomes(passed=1)
+    assert file(pytester, ".sites.json")
+    # Measured and counted in three processes; measured twice more in the last.
+    assert len((pytester.path / "runs").read_text()) == 2 * 3 + 2
+
+
 def test_a_body_with_ops_is_counted_only_where_that_is_asked(
     pytester: pytest.Pytester, suite: Suite, once: None
 ) -> None:

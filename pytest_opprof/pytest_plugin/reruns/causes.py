@@ -50,6 +50,11 @@ class Causes:
         self._apart = is_apart
         self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
 
+    @property
+    def are_requested(self) -> bool:
+        """Whether another run compares this one with a base, and requests the causes of failing tests."""
+        return bool(self._apart and self._settings.against and self._config.stash.get(SITES, False))
+
     def sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return the source lines of each op, and of each name in a budget."""
         limited = plan.budget.ops
@@ -147,11 +152,10 @@ class Causes:
         *sample* and *count* run the body once more each in this process.
         """
         is_slow = self._config.stash.get(SLOW, False)
-        compares = self._config.stash.get(SITES, False) and self._settings.against
-        if self._apart and (is_slow or compares):
+        if self._apart and (is_slow or self.are_requested):
             # Another process judges, and requests the lines of failing tests.
             lines = sample()
-            if is_slow and compares and not all(each.numbers.python for each in windows):
+            if is_slow and self.are_requested and not all(each.numbers.python for each in windows):
                 counted = count()
                 known = [each.numbers.python or counted.get(each.name) for each in windows]
                 windows = [
@@ -190,8 +194,7 @@ class Causes:
         """Return the peaks to explain, and the lines that hold them; the lines are empty if none is to be."""
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
         if self._apart:  # another process judges, and requests the lines of failing tests
-            compares = self._config.stash.get(SITES, False) and self._settings.against
-            fails = {*PEAKS} if compares else set()
+            fails = {*PEAKS} if self.are_requested else set()
         is_of_numpy = {name for name, _ in window.environment.frameworks} <= {"numpy"}
         known = PEAKS if is_of_numpy else {HOST_MEMORY}  # as tracemalloc sees them
         peaks = {name: max(window.numbers.facts.get(name) or (0,)) for name in fails & known}
