@@ -76,8 +76,9 @@ def read_urls(address: str, url: Url, source: str | None, rank: str | None, how:
         raise TraceError(f"{url}: holds no profile that opprof knows (opprof formats lists them)")
     for found, _ in read:
         if found.format not in _ONE_FILE:
+            title = formats.format_of(found.format).title
             raise UsageError(
-                f"{found}: a {formats.module(found.format).TITLE} may be several files, and with --on each worker reads"
+                f"{found}: a {title} may be several files, and with --on each worker reads"
                 " one. Leave out --on, or copy the folder to where all workers see it, and name that"
             )
     return [*read, *wrong]

@@ -58,7 +58,7 @@ def chrome_trace(asked: Asked, found: formats.Found, saved: SavedProfile) -> Ite
     timeline = reading.timeline_if_told(found, asked)
     if timeline is None:
         how = "a bar in the trace is the sum of an op's calls, and bars are laid end to end in the order of the profile"
-        reading.say(found, f"{formats.module(found.format).TITLE} {reading.NO_TIMES}: {how}")
+        reading.say(found, f"{formats.format_of(found.format).title} {reading.NO_TIMES}: {how}")
         return iter([own_format.chrome(saved)])
     reading.check_steps(found, asked.steps, timeline)
     spans = chrome.of_steps(timeline, saved.steps) if asked.steps else timeline

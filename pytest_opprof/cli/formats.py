@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..frameworks.files.formats import FORMATS, module
+from ..frameworks.files.formats import FORMATS, format_of
 from ..report.tables import OP, Column, Table, style_of
 
 
@@ -18,8 +18,8 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> bool:
     rows = []
     for name in FORMATS:
-        format_ = module(name)
-        untried = "; as documented, not tried on recordings" if hasattr(format_, "AS_DOCUMENTED") else ""
-        rows.append([name, f"{format_.TITLE}{untried}"])
+        of_format = format_of(name)
+        untried = "; as documented, not tried on recordings" if of_format.as_documented else ""
+        rows.append([name, f"{of_format.title}{untried}"])
     print(style_of("table").text(Table([Column("", OP), Column("")], rows, is_headed=False)))
     return False

@@ -292,7 +292,7 @@ def timeline(found: formats.Found, asked: Asked) -> Timeline:
     """Read when everything in a profile ran. Raises UsageError for a format that does not tell."""
     timeline = timeline_if_told(found, asked)
     if timeline is None:
-        raise UsageError(f"{found}: {formats.module(found.format).TITLE}: {NO_TIMES}{_WITH_TIMES}")
+        raise UsageError(f"{found}: {formats.format_of(found.format).title}: {NO_TIMES}{_WITH_TIMES}")
     return timeline
 
 

@@ -819,7 +819,7 @@ def test_an_interrupt_ends_in_one_line_and_nothing_is_written(run: Run, monkeypa
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pytest_opprof.frameworks.files.own_format.read", interrupted)
+    monkeypatch.setattr("pytest_opprof.frameworks.files.formats.read", interrupted)
     assert run("convert", "a.json", "-o", "b.json") == (130, "", "opprof: interrupted\n")
     assert [path.name for path in Path().iterdir()] == ["a.json"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_opprof import plugin
 from pytest_opprof.cli import main
-from pytest_opprof.frameworks.files.formats import FORMATS, module
+from pytest_opprof.frameworks.files.formats import FORMATS, format_of
 from pytest_opprof.ops import names
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -95,7 +95,7 @@ def formats() -> Iterator[str]:
     """Yield the page of saved profiles."""
     yield "# Formats of saved profiles\n\nWhat `opprof show`, `check`, `diff` and `convert` read.\n"
     untried = " (as documented, not tried on recordings)"
-    titles = [(name, module(name).TITLE, hasattr(module(name), "AS_DOCUMENTED")) for name in FORMATS]
+    titles = [(name, format_of(name).title, format_of(name).as_documented) for name in FORMATS]
     yield from _table(("format", ""), [(name, title + untried * is_untried) for name, title, is_untried in titles])
 
 

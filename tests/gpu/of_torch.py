@@ -184,7 +184,7 @@ def test_older_work_is_not_in_a_window(torch: Any) -> None:
 
 
 def test_a_training_step_counts_as_the_reader_counts_its_exported_trace(torch: Any, tmp_path: Path) -> None:
-    from pytest_opprof.frameworks.files.options import Options as ReadOptions
+    from pytest_opprof.frameworks.files.format import Options as ReadOptions
     from pytest_opprof.frameworks.files.place import Place
     from pytest_opprof.frameworks.pytorch.live import backend, cuda
     from pytest_opprof.frameworks.pytorch.saved import kineto as reader

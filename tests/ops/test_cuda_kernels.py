@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.pytorch.saved import kineto
 from pytest_opprof.ops import cuda_kernels, names

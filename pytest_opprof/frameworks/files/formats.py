@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from ...errors import TraceError, UsageError, suggestion
 from ...profile.saved import SavedProfile
 from . import not_profiles
-from .options import Options
+from .format import Format, Options
 from .place import Place
 
 if TYPE_CHECKING:
@@ -49,18 +49,6 @@ MOST_DEPTH = 12
 _NUMBER = re.compile(r"\d+")
 
 
-class Format(Protocol):
-    """A module in `saved` of a framework, or one of this package."""
-
-    TITLE: str
-
-    def recognises(self, place: Place) -> bool:
-        """Return True if the content of *place* has this format."""
-
-    def read(self, place: Place, options: Options) -> SavedProfile:
-        """Return the profile in *place*. Raises TraceError."""
-
-
 @dataclass(frozen=True)
 class Found:
     """A saved profile that was found."""
@@ -77,11 +65,11 @@ class Found:
         return f"{self.files[0] if self.files else self.place}{more}{rank}"
 
 
-def module(name: str) -> Format:
-    """Return the module of the format *name*. Raises UsageError, with the nearest names."""
+def format_of(name: str) -> Format:
+    """Return the format *name*. Raises UsageError, with the nearest names."""
     if name not in FORMATS:
         raise UsageError(f"unknown format {name!r}{suggestion(name, FORMATS) or '.'} Known: {', '.join(FORMATS)}")
-    return cast(Format, import_module(f"..{FORMATS[name]}", __package__))
+    return cast(Format, import_module(f"..{FORMATS[name]}", __package__).FORMAT)
 
 
 def find(
@@ -121,10 +109,10 @@ def read(found: Found, partial: bool = False, sites: bool = False, model: Path |
 
     For *sites* and *model* see `Options`. Raises UsageError for a model with a format that has none.
     """
-    of_format = module(found.format)
+    of_format = format_of(found.format)
     options = Options(False, found.rank, sites, model, found.files)
-    if model and found.format != "onnxruntime":
-        raise UsageError(f"--model {model}: is for ONNX Runtime's profiles; {found} is a {of_format.TITLE}")
+    if model and not of_format.takes_model:
+        raise UsageError(f"--model {model}: is for ONNX Runtime's profiles; {found} is a {of_format.title}")
     try:
         return of_format.read(found.place, options)
     except TraceError as error:
@@ -141,10 +129,8 @@ def read(found: Found, partial: bool = False, sites: bool = False, model: Path |
 
 def timeline(found: Found, partial: bool = False) -> Timeline | None:
     """Return the timeline of a profile; None if its format has no times of events. Raises TraceError."""
-    reads = getattr(module(found.format), "timeline", None)
-    if reads is None:
-        return None
-    return cast("Timeline | None", reads(found.place, Options(partial, found.rank)))
+    reads = format_of(found.format).timeline
+    return reads(found.place, Options(partial, found.rank)) if reads else None
 
 
 def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: int) -> Iterator[Found]:
@@ -152,8 +138,9 @@ def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: in
     if len(seen) > MOST_FILES or depth > MOST_DEPTH:
         raise TraceError(f"{place}: too many files or folders to look through; name the profile's own folder")
     for name in formats:
-        if module(name).recognises(place):
-            repeats = getattr(module(name), "repeats", None)
+        of_format = format_of(name)
+        if of_format.recognises(place):
+            repeats = of_format.repeats
             if not (depth and repeats and repeats(place)):
                 yield from _ranked(name, place)
             return
@@ -164,12 +151,13 @@ def _search(place: Place, formats: tuple[str, ...], seen: list[Place], depth: in
 
 def _of_stage(found: Found, stage: str | None) -> list[Found]:
     """Return *found*, or the files of a stage of each graph in its folder. Raises TraceError and UsageError."""
-    stages = getattr(module(found.format), "stages", None)
+    of_format = format_of(found.format)
+    stages = of_format.stages
     if stages is None or not found.place.is_folder:
         if stage is not None:
             raise UsageError(
                 f"--stage {stage}: is for a folder of graphs that MindSpore saved (save_graphs); {found} is a"
-                f" {'file' if stages else module(found.format).TITLE}"
+                f" {'file' if stages else of_format.title}"
             )
         return [found]
     return [replace(found, files=files) for files in stages(found.place, stage)]
@@ -189,7 +177,7 @@ def called_like(places: list[Place], found: list[Found]) -> list[Place]:
 
 def _ranked(name: str, place: Place) -> list[Found]:
     found = Found(name, place)
-    ranks = getattr(module(name), "ranks", None)
+    ranks = format_of(name).ranks
     return [replace(found, rank=rank) for rank in ranks(place)] if ranks else [found]
 
 
@@ -231,7 +219,7 @@ def _not_read(place: Place) -> str:
 
 def _explained(place: Place) -> str:
     """Return a description of a file without ops that a known profiler wrote; "" for other files."""
-    explaining = [explains for name in FORMATS if (explains := getattr(module(name), "explains", None))]
+    explaining = [explains for name in FORMATS if (explains := format_of(name).explains)]
     return next(filter(None, (explains(place) for explains in explaining)), "")
 
 

@@ -21,7 +21,7 @@ from ...profile.environment_json import EnvironmentJson
 from ...profile.saved import Collective, SavedKernel, SavedOp, SavedProfile, op_of
 from ...timeline.chrome import BEGINNING
 from ...units import plural
-from .options import Options
+from .format import Format, Options
 from .place import Place
 
 TITLE = "pytest-opprof profile"
@@ -154,3 +154,6 @@ def _bar(record: SavedOp, start_ns: float, row: int) -> dict[str, Any]:
     args = {"op": op_of(record), "type": record.type, "calls": record.calls, "place": record.place}
     times = {"ts": start_ns / 1e3, "dur": (record.device_ns or 0) / 1e3}
     return {"ph": "X", "pid": 0, "tid": row, "cat": "op", "name": record.name, **times, "args": args}
+
+
+FORMAT = Format(TITLE, recognises, read)

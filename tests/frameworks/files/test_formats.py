@@ -120,11 +120,10 @@ def test_a_format_can_be_named_and_a_wrong_name_is_mended(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", formats.FORMATS)
 def test_every_format_says_what_it_reads_and_recognises_no_rubbish(tmp_path: Path, name: str) -> None:
-    module = formats.module(name)
-    assert module.TITLE
-    assert module.__doc__
+    of_format = formats.format_of(name)
+    assert of_format.title
     (tmp_path / "empty").mkdir()
-    assert not module.recognises(Place(tmp_path / "empty"))
+    assert not of_format.recognises(Place(tmp_path / "empty"))
     for content in (b"", b"\x00" * 100, b"{", b"[]", b"{}", b"\xff\xfe\x00", b'{"a": "\xed\xa0\x80"}'):
         (tmp_path / "a").write_bytes(content)
-        assert not module.recognises(Place(tmp_path / "a"))
+        assert not of_format.recognises(Place(tmp_path / "a"))

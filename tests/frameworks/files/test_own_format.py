@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import pytest_opprof
 from pytest_opprof.errors import TraceError
 from pytest_opprof.frameworks.files import own_format
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.formats import find
-from pytest_opprof.frameworks.files.options import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_key import CallSite

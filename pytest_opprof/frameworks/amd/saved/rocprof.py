@@ -28,15 +28,13 @@ from ....profile.environment import Environment
 from ....profile.saved import SavedProfile
 from ...files import tables
 from ...files.durations import Untimed
+from ...files.format import Format, Options
 from ...files.gpu_rows import GpuRows, Kind, Taken
-from ...files.options import Options
 from ...files.place import Place
 
 if TYPE_CHECKING:
     from .rocprof_json import Record, Tool
 
-TITLE = "rocprofv3 table (CSV) or JSON"
-AS_DOCUMENTED = True
 MOST_BYTES = 512 << 20
 _KERNELS = frozenset(["kind", "agent id", "queue id", "kernel name", "start timestamp", "end timestamp"])
 _COPIES = frozenset(["kind", "direction", "start timestamp", "end timestamp"])
@@ -155,3 +153,6 @@ def _operation(tool: Tool, record: Record) -> str:
     kinds = tool.strings.buffer_records
     names = kinds[record.kind].operations if 0 <= record.kind < len(kinds) else ()
     return names[record.operation] if 0 <= record.operation < len(names) else f"(operation {record.operation})"
+
+
+FORMAT = Format("rocprofv3 table (CSV) or JSON", recognises, read, repeats=repeats, as_documented=True)

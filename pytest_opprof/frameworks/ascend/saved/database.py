@@ -22,7 +22,7 @@ from typing import Any
 from ....errors import TraceError
 from ....profile.saved import OUTSIDE
 from ...files import sqlite
-from ...files.options import as_number
+from ...files.format import as_number
 from ...files.place import Place
 from .ops import Read, Times
 

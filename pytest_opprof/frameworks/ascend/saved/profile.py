@@ -31,16 +31,14 @@ from ....profile.saved import SavedProfile
 from ....units import plural
 from ...files import tables as shared_tables
 from ...files.durations import Untimed
-from ...files.options import as_number
+from ...files.format import Format, Options, as_number
 from ...files.place import Place
 from . import checks, tables
 from .ops import Read
 
 if TYPE_CHECKING:
     from ....timeline.spans import Timeline
-    from ...files.options import Options
 
-TITLE = "Ascend: torch_npu, MindSpore (from 2.5 on), CANN msprof"
 _OUTPUTS = ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output")
 _FILES = (
     ("kernel_details*.csv*", "kernels"),
@@ -301,3 +299,13 @@ def _information(output: Place, misread: list[str] | None = None) -> dict[str, o
                 continue
             found.update(content if isinstance(content, dict) else {})
     return found
+
+
+FORMAT = Format(
+    "Ascend: torch_npu, MindSpore (from 2.5 on), CANN msprof",
+    recognises,
+    read,
+    timeline=timeline,
+    ranks=ranks,
+    explains=explains,
+)

@@ -32,6 +32,7 @@ from ....profile.saved import SavedProfile
 from ....units import plural
 from ...files.chrome_events import head, read_events
 from ...files.durations import Untimed
+from ...files.format import Format, Options
 from ...files.place import Place
 from .ops import UNTIMED, Read, exact
 from .tables import newest
@@ -39,7 +40,6 @@ from .tasks import LeftOut, is_kernel
 
 if TYPE_CHECKING:
     from ....timeline.spans import Timeline
-    from ...files.options import Options
 
 TITLE = "Ascend timeline: CANN msprof, torch_npu"
 # Device, model and iteration.
@@ -230,3 +230,6 @@ def _step_trace(place: Place, files: list[Place]) -> tuple[dict[str, float], dic
                 }
             )
     return {step: ns for step, wall in found.items() if (ns := exact(wall)) is not None}, reduces
+
+
+FORMAT = Format(TITLE, recognises, read, timeline=timeline, ranks=ranks, explains=explains)

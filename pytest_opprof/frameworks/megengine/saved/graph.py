@@ -40,7 +40,7 @@ from ....errors import TraceError
 from ....ops import names
 from ....profile.environment import Environment
 from ....profile.saved import SavedOp, SavedProfile
-from ...files.options import Options
+from ...files.format import Format, Options
 from ...files.place import Place
 
 if TYPE_CHECKING:
@@ -225,3 +225,6 @@ def _known(dtypes: Mapping[str, str], variables: tuple[str, ...]) -> tuple[str, 
     """Return the dtype of each variable, "" if unknown; () if all are."""
     found = tuple(map(dtypes.get, variables))
     return tuple(dtype or "" for dtype in found) if any(found) else ()
+
+
+FORMAT = Format(TITLE, recognises, read)

@@ -33,7 +33,7 @@ from ....errors import TraceError
 from ....ops.signature import Shape
 from ....profile.saved import SavedOp, SavedProfile
 from ....units import plural
-from ...files.options import Options
+from ...files.format import Format, Options
 from ...files.place import Place
 from .graph import comp_node, environment, op_by_mode
 
@@ -257,3 +257,6 @@ def _shape(text: str) -> Shape:
     """Read ``{2,3}``; () for a text that is no shape, as for an unknown one."""
     dimensions = text.strip("{}").split(",")
     return tuple(map(int, dimensions)) if all(d.isdecimal() and len(d) < 19 for d in dimensions) else ()
+
+
+FORMAT = Format(TITLE, recognises, read, timeline=timeline)

@@ -25,21 +25,18 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ....errors import TraceError
 from ....ops.signature import Shape
 from ....profile.saved import COMMUNICATION_PLACES, SavedOp, SavedProfile
 from ...files import tables
+from ...files.format import Format, Options
 from ...files.place import Place
 from ..file_lines import op_type
 from . import folder as common
 from .cpu import host_records
 
-if TYPE_CHECKING:
-    from ...files.options import Options
-
-TITLE = "MindSpore on Ascend, to 2.4"
 _NAMES = {"full op name": "name", "full kernel name": "name", "full kernel time": "name"}
 _DETAIL = {**_NAMES, "execution time": "mean", "task duration": "mean"}
 _TYPE = {
@@ -207,3 +204,6 @@ def _aicpu(session: common.Session, detail: Place | None) -> list[SavedOp]:
         )
         for (name, on_host, on_device), times in found.items()
     ]
+
+
+FORMAT = Format("MindSpore on Ascend, to 2.4", recognises, read, ranks=ranks)

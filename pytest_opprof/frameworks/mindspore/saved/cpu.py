@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from ....errors import TraceError
 from ....profile.saved import SavedOp, SavedProfile
 from ...files import tables
+from ...files.format import Format, Options
 from ...files.place import Place
 from ..file_lines import op_type
 from . import folder as common
@@ -35,9 +36,6 @@ from .calls import Calls, read_calls, records_of
 
 if TYPE_CHECKING:
     from ....timeline.spans import Timeline
-    from ...files.options import Options
-
-TITLE = "MindSpore on the CPU"
 
 
 def recognises(place: Place) -> bool:
@@ -165,3 +163,6 @@ def _peak(session: common.Session, place: Place, ops: list[Calls]) -> int | None
             " the records of earlier sessions there"
         )
     return inside[0] if inside[0] >= 0 else None
+
+
+FORMAT = Format("MindSpore on the CPU", recognises, read, timeline=timeline, ranks=ranks)

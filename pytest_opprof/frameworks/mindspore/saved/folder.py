@@ -23,7 +23,7 @@ from ...files.durations import Untimed
 from ...files.place import Place
 
 if TYPE_CHECKING:
-    from ...files.options import Options
+    from ...files.format import Options
 
 # Different ops of a profile, or rows of a table: 200 MB. A large network has 20 000.
 MOST_OPS = 200_000

@@ -17,19 +17,13 @@ files have neither steps nor shapes, nor the model of the GPU.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ....profile.saved import UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ...files import tables
+from ...files.format import Format, Options
 from ...files.place import Place
 from ..file_lines import op_type
 from . import folder as common
 from .cpu import host_records
-
-if TYPE_CHECKING:
-    from ...files.options import Options
-
-TITLE = "MindSpore on a GPU"
 
 
 def recognises(place: Place) -> bool:
@@ -112,3 +106,6 @@ def _kernels(session: common.Session, place: Place) -> list[SavedKernel]:
         count = common.count(table, row, columns[3], calls)
         found[key] = known._replace(calls=known.calls + count, device_ns=known.device_ns + ns)
     return list(found.values())
+
+
+FORMAT = Format("MindSpore on a GPU", recognises, read, ranks=ranks)

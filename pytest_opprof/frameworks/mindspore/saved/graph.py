@@ -23,7 +23,7 @@ from ....profile.op_key import CallSite
 from ....profile.saved import SavedOp, SavedProfile
 from ....sites.chains import Frame
 from ....sites.recorded import recorded
-from ...files.options import Options
+from ...files.format import Format, Options
 from ...files.place import Place
 from ...files.programs import Size, lines
 from ..file_lines import op_type
@@ -31,7 +31,6 @@ from ..nodes import NO_OPS, Node, Nodes
 from ..work import flops
 from .subgraphs import Subgraph, counted
 
-TITLE = "MindSpore graph (save_graphs)"
 _BEGIN = re.compile(rb"\s*#\s*IR entry\s*:\s*@")
 _ENTRY = re.compile(r"#\s*IR entry\s*:\s*@(\S+)")
 _TOTAL = re.compile(r"#\s*Total subgraphs?\s*:\s*(\d{1,9})")
@@ -244,3 +243,6 @@ def _is_asked(file: Place, stage: str) -> bool:
         return False
     stem, of_pass = name.partition(".ir")[0], _PASS.sub("", found[2])
     return stage in (name, stem, stem.rpartition("_")[0], found[2], of_pass, _whole(file))
+
+
+FORMAT = Format("MindSpore graph (save_graphs)", recognises, read, ranks=ranks, stages=stages)

@@ -21,8 +21,8 @@ from ....errors import TraceError
 from ....ops.signature import Shape
 from ....profile.environment import Environment
 from ....profile.saved import SavedOp, SavedProfile
+from ...files.format import Format, Options
 from ...files.mapped import content
-from ...files.options import Options
 from ...files.place import Place
 from ...files.programs import MOST_OPS
 from ...files.protobuf import BYTES, Broken, Data, Field, fields, numbers, signed, text
@@ -30,7 +30,6 @@ from ..nodes import NO_OPS
 from ..work import flops
 from .subgraphs import Subgraph, counted
 
-TITLE = "MindSpore model (MINDIR)"
 # The first two fields: the version, and the program that wrote the file.
 _BEGIN = re.compile(rb"\n[\x01-\x20][\w.\-]+\x12\tMindSpore", re.DOTALL)
 _REFERENCE = "REF::"
@@ -225,3 +224,6 @@ def _static(tensors: list[_Tensor] | tuple[_Tensor, ...]) -> tuple[Shape, ...] |
     """Return the shapes, or None if one is dynamic."""
     shapes = tuple(tensor.shape for tensor in tensors)
     return shapes if all(size >= 0 for shape in shapes for size in shape) else None
+
+
+FORMAT = Format("MindSpore model (MINDIR)", recognises, read)

@@ -22,12 +22,11 @@ from ....profile.environment import Environment
 from ....profile.saved import SavedProfile
 from ...files import tables
 from ...files.durations import Untimed
+from ...files.format import Format, Options
 from ...files.gpu_rows import NS, GpuRows, Taken
-from ...files.options import Options
 from ...files.place import Place
 
 TITLE = "Nsight Compute table (ncu --csv)"
-AS_DOCUMENTED = True
 _ALIASES = {"gpu time duration.sum": "duration"}
 _LAUNCH = frozenset(["id", "kernel name", "context", "stream"])
 _DETAILS = frozenset(["metric name", "metric unit", "metric value"])
@@ -144,3 +143,6 @@ class _Numbers:
                 f" expected a number of {', '.join(NS)}"
             )
         return float(number) * NS[launch.unit]
+
+
+FORMAT = Format(TITLE, recognises, read, as_documented=True)

@@ -33,8 +33,8 @@ from ....ops.cuda_calls import CUDA_COPIES
 from ....profile.environment import Environment
 from ....profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ....units import plural
+from ...files.format import Format, Options
 from ...files.gpu_rows import by_cupy
-from ...files.options import Options
 from ...files.place import Place
 from ...files.sqlite import MAGIC
 from .nsys_database import (
@@ -53,8 +53,6 @@ from .nsys_database import (
 
 if TYPE_CHECKING:
     from ....timeline.spans import Timeline
-
-__all__ = ["TITLE", "ranks", "read", "recognises", "timeline"]
 
 
 def recognises(place: Place) -> bool:
@@ -286,3 +284,6 @@ def _version(database: Database) -> str:
             rows = database.rows(f"SELECT value FROM {table} WHERE name = 'EXPORT_PRODUCT_VERSION'")
             return str(next(rows, ("",))[0])
     return ""
+
+
+FORMAT = Format(TITLE, recognises, read, timeline=timeline, ranks=ranks)

@@ -20,12 +20,11 @@ from ....profile.environment import Environment
 from ....profile.saved import SavedProfile
 from ...files import tables
 from ...files.durations import Untimed
+from ...files.format import Format, Options
 from ...files.gpu_rows import NS, GpuRows, Kind, Taken
-from ...files.options import Options
 from ...files.place import Place
 
 TITLE = "Nsight Systems statistics (nsys stats, CSV)"
-AS_DOCUMENTED = True
 _ALIASES = {
     "operation": "name",
     "instances": "calls",
@@ -106,3 +105,6 @@ def _traced(table: tables.Table, cut: list[str] | None, untimed: Untimed) -> Ite
         taken = Taken.of(1, ns, ns, ns, None if moved is None else moved * megabytes)
         kind: Kind = "copy" if _MEMORY.match(name) else "kernel"
         yield (kind, name, f"{device} stream {stream.strip()}".strip(), taken), device
+
+
+FORMAT = Format(TITLE, recognises, read, as_documented=True)

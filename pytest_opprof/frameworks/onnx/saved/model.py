@@ -23,14 +23,13 @@ from ....profile.op_key import CallSite
 from ....profile.saved import SavedOp, SavedProfile
 from ....sites.chains import Frame
 from ....sites.recorded import recorded
+from ...files.format import Format, Options
 from ...files.mapped import content
-from ...files.options import Options
 from ...files.place import Place
 from ...files.programs import MOST_OPS, ONCE, Function, executed
 from ...files.protobuf import BYTES, VARINT, Broken, Data, Field, fields, inside, numbers, text
 from ..stack_traces import Line, of_node, stack_traces
 
-TITLE = "ONNX model"
 _MODEL = {1: VARINT, 5: VARINT, **dict.fromkeys([2, 3, 4, 6, 7, 8, 14, 20, 25, 26], BYTES)}
 _MOST_DEPTH = 64
 _MOST_VALUES = 2_000_000
@@ -235,3 +234,6 @@ class _Model:
 
 def _key(domain: str, name: str, overload: str) -> str:
     return f"{domain}::{name}::{overload}"
+
+
+FORMAT = Format("ONNX model", recognises, read)

@@ -21,8 +21,8 @@ from ....profile.nesting import self_times
 from ....profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ...files.chrome_events import head, read_events
 from ...files.durations import Untimed
+from ...files.format import Format, Options
 from ...files.mapped import content
-from ...files.options import Options
 from ...files.place import Place
 from .. import events as onnxruntime_events
 from ..events import ASYNCHRONOUS, MOST_EVENTS, RUN, described, is_run, nbytes, node_of, size
@@ -281,3 +281,6 @@ def _remarks(events: _Events) -> Iterator[str]:
         yield f"{events.total} events: ONNX Runtime stops recording at {MOST_EVENTS}; later ones are not in the file"
     if len(events.which) > _MOST_STEPPED and len(events.runs) > 1:
         yield f"{len(events.runs)} calls of run() are shown as one step: more than {_MOST_STEPPED} events of nodes"
+
+
+FORMAT = Format(TITLE, recognises, read, timeline=timeline, takes_model=True)

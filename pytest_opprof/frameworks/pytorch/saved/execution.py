@@ -25,7 +25,7 @@ from ....profile.attribution import NOBODY
 from ....profile.environment import Environment
 from ....profile.saved import SavedOp, SavedProfile
 from ...files.chrome_events import STEP
-from ...files.options import Options
+from ...files.format import Format, Options
 from ...files.place import Place
 from ..events import Around, logged
 from ..formulas import FACTORIES
@@ -124,3 +124,6 @@ def _record(call: Call, op: str, step: int, number: int, counted: int) -> SavedO
         op=op,
         counted=counted,
     )
+
+
+FORMAT = Format(TITLE, recognises, read)

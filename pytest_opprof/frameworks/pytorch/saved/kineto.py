@@ -41,7 +41,7 @@ from ....profile.nesting import TooDeep
 from ....profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ...files.chrome_events import CUT, head, read_events
 from ...files.durations import Untimed
-from ...files.options import Options, as_number
+from ...files.format import Format, Options, as_number
 from ...files.place import Place
 from ..events import COMMS, Role, compiler_kernels, transferred
 from .kineto_launches import Launches
@@ -248,3 +248,6 @@ def _launch_remarks(events: Events, launches: Launches, kernels: Iterable[SavedK
             f"in the whole recording the device was busy for {busy / 1e6:.3f} ms; its activities add up to"
             f" {together / 1e6:.3f} ms, as some ran at the same time"
         )
+
+
+FORMAT = Format(TITLE, recognises, read, timeline=timeline, ranks=ranks)

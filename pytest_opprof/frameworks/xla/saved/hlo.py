@@ -23,7 +23,7 @@ from typing import NamedTuple
 from ....errors import TraceError
 from ....profile.environment import Environment
 from ....profile.saved import SavedOp, SavedProfile
-from ...files.options import Options
+from ...files.format import Format, Options
 from ...files.place import Place
 from ...files.programs import (
     ONCE,
@@ -39,7 +39,6 @@ from ...files.programs import (
 from ..opcodes import Convolution, convolution_flops, is_op, reduction
 from .hlo_frames import FrameTables
 
-TITLE = "HLO text (XLA)"
 _BEGIN = re.compile(rb"\s*(?://[^\n]*\n\s*)*HloModule\s")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .* )?\{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%?([\w.\-]+) = ")
@@ -232,3 +231,6 @@ def _parsed(text: str) -> Types:
     except ValueError:
         return Types(dtypes)
     return Types(dtypes, shapes)
+
+
+FORMAT = Format("HLO text (XLA)", recognises, read)

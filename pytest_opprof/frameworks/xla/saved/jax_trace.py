@@ -34,7 +34,7 @@ from ....profile.saved import OUTSIDE, SavedKernel, SavedOp, SavedProfile
 from ....units import plural
 from ...files.chrome_events import head, read_events
 from ...files.durations import Untimed
-from ...files.options import Options
+from ...files.format import Format, Options
 from ...files.place import Place
 from ..opcodes import plain_name
 from .events import DEVICE, KERNEL, Events, Op, Span
@@ -330,3 +330,6 @@ def _device(events: Events) -> str:
     """Return ``cpu``, or ``gpu`` of ``/device:GPU:0``."""
     names = {events.processes.get(op.process, "") for op in events.ops}
     return "+".join(sorted({name.split(":")[1].lower() for name in names if name.count(":") == 2})) or "cpu"
+
+
+FORMAT = Format(TITLE, recognises, read, timeline=timeline, repeats=repeats)

@@ -20,7 +20,7 @@ from functools import lru_cache
 from ....errors import TraceError
 from ....profile.environment import Environment
 from ....profile.saved import SavedProfile
-from ...files.options import Options
+from ...files.format import Format, Options
 from ...files.place import Place
 from ...files.programs import (
     ONCE,
@@ -35,7 +35,6 @@ from ...files.programs import (
 )
 from ..opcodes import REDUCTIONS
 
-TITLE = "StableHLO text (XLA)"
 _BEGIN = re.compile(rb"\s*(?:(?://|#)[^\n]*\n\s*)*module\b[^\n]*\{")
 _DIALECT = re.compile(rb"\b(?:stablehlo|mhlo|chlo|func\.func)\b")
 _QUOTED_OP = re.compile(r'"([a-z]\w*\.[\w.]+)"(?=\()')
@@ -165,3 +164,6 @@ def _types(tensors: list[tuple[str, str]]) -> Types:
     if any("?" in shape for shape, _ in tensors):
         return Types(dtypes)
     return Types(dtypes, tuple(tuple(map(int, shape.split("x")[:-1])) for shape, _ in tensors))
+
+
+FORMAT = Format("StableHLO text (XLA)", recognises, read)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....errors import TraceError
 from ....profile.saved import SavedProfile
 from ....units import plural
+from ...files.format import Format, Options
 from ...files.mapped import content
-from ...files.options import Options
 from ...files.place import Place
 from ...files.protobuf import BYTES, Broken, fields
 from ..opcodes import is_op, plain_name
@@ -225,3 +225,6 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < inf else None
+
+
+FORMAT = Format(TITLE, recognises, read, timeline=timeline)

@@ -24,8 +24,8 @@ from pytest_opprof.frameworks.ascend.saved import profile as ascend_profile
 from pytest_opprof.frameworks.ascend.saved.ops import type_of
 from pytest_opprof.frameworks.ascend.work import flops
 from pytest_opprof.frameworks.files import formats, sqlite
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.formats import Found, find
-from pytest_opprof.frameworks.files.options import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile, communicates
@@ -729,7 +729,7 @@ import sys
 before = set(sys.modules)  # coverage itself has sqlite3
 from pathlib import Path
 from pytest_opprof.frameworks.ascend.saved import profile as ascend
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 ascend.read(Place(Path(sys.argv[1])), Options())
 assert not {"sqlite3", "numpy", "msgspec"} & (set(sys.modules) - before)

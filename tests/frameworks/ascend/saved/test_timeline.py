@@ -10,7 +10,7 @@ import pytest
 from pytest_opprof.errors import TraceError
 from pytest_opprof.frameworks.ascend.saved import profile, timeline
 from pytest_opprof.frameworks.files import formats
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.profile.saved import SavedProfile
 from pytest_opprof.questions import query

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.formats import find
-from pytest_opprof.frameworks.files.options import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.megengine.saved import graph as megengine_graph
 from pytest_opprof.frameworks.megengine.saved import timeline as megengine_timeline

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.frameworks.files import formats as readers_formats
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.mindspore.saved import ascend as mindspore_ascend
 from pytest_opprof.frameworks.mindspore.saved import cpu, gpu

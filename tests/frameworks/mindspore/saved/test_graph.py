@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError, UsageError
 from pytest_opprof.frameworks.files import formats, programs
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.mindspore.nodes import NO_OPS
 from pytest_opprof.frameworks.mindspore.saved import graph, mindir

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.nvidia.saved import nsys
 from pytest_opprof.profile.saved import SavedOp, SavedProfile, op_of

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pytest_opprof.errors import TraceError
 from pytest_opprof.frameworks.amd.saved import rocprof
 from pytest_opprof.frameworks.files import formats, gpu_rows
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.nvidia.saved import ncu, nsys_stats
 from pytest_opprof.profile.saved import SavedOp, SavedProfile
@@ -29,7 +29,7 @@ def read(folder: Path, content: str | bytes, name: str = "table.csv", **how: boo
     """Read a file that exactly one format recognises."""
     (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     place = Place(folder / name)
-    (owner,) = [each for each in formats.FORMATS if formats.module(each).recognises(place)]
+    (owner,) = [each for each in formats.FORMATS if formats.format_of(each).recognises(place)]
     trace = formats.read(formats.Found(owner, place), **how)
     assert trace.untold == ("*",)
     return trace

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.onnx.saved import model as onnx_model
 from pytest_opprof.frameworks.onnx.saved import runtime

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pytest_opprof.errors import BackendError, UsageError
-from pytest_opprof.frameworks.files.options import Options as ReadOptions
+from pytest_opprof.frameworks.files.format import Options as ReadOptions
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.frameworks.files import formats
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.pytorch.saved import execution
 from pytest_opprof.profile.saved import SavedProfile, op_of

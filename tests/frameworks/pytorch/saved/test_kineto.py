@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.frameworks.files import chrome_events as events
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.pytorch.saved import kineto, kineto_events, nesting
 from pytest_opprof.profile.saved import SavedKernel, SavedProfile

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_opprof.errors import TraceError
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.pytorch.saved import kineto
 from pytest_opprof.profile.saved import Collective, SavedProfile

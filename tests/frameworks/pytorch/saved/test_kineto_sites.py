@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.pytorch.saved import kineto
 from pytest_opprof.profile.op_key import line_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.xla.saved import hlo
 from pytest_opprof.profile.op_key import CallSite, line_of

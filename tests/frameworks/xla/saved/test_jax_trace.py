@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.errors import TraceError
 from pytest_opprof.frameworks.files import programs
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.xla.saved import hlo, stablehlo
 from pytest_opprof.frameworks.xla.saved import jax_trace as jax
