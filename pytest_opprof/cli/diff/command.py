@@ -370,23 +370,25 @@ class _OfRuns:
         return [(side.path, sorted(side.windows.keys() - other.windows.keys())) for side, other in both]
 
     def _recorded_alone(self) -> Iterator[str]:
-        """Yield a line for each extra recording that only one of two windows has, so that nothing compares it."""
+        """Yield a line for the extra recordings that only one of two windows has, so that nothing compares them."""
         # Imported here, with NumPy behind them.
         from ...results.window_result import titled
         from ...verdict.quantities import FACTS
 
-        alone: dict[tuple[str, Path], list[str]] = {}
+        alone: dict[tuple[Path, tuple[str, ...]], list[str]] = {}
         for key in self.windows:
             before, now = (
                 {FACTS[name].needs for name in side.windows[key].entry.facts} - {""} for side in (self.base, self.now)
             )
-            for each in sorted(before ^ now):
-                path = self.base.path if each in before else self.now.path
-                alone.setdefault((each, path), []).append(titled(*key))
-        for (recording, path), titles in alone.items():
+            for path, needs in ((self.base.path, before - now), (self.now.path, now - before)):
+                if needs:
+                    alone.setdefault((path, tuple(sorted(needs))), []).append(titled(*key))
+        for (path, recordings), titles in alone.items():
             more = f" and {plural(len(titles) - 1, 'more window')}" if len(titles) > 1 else ""
-            quantities, flag = _RECORDED[recording]
-            yield f"{titles[0]}{more}: {quantities} not compared, only {path} has them ({flag} records them)"
+            quantities = ", ".join(_RECORDED[each][0] for each in recordings)
+            flags = list(dict.fromkeys(_RECORDED[each][1] for each in recordings))
+            records = f"{' and '.join(flags)} record{'s' if len(flags) == 1 else ''} them"
+            yield f"{titles[0]}{more}: {quantities} not compared, only {path} has them ({records})"
 
     def _environments(self) -> list[tuple[str, str]]:
         """Return the environments of both sides where these differ, each pair once."""

@@ -195,18 +195,25 @@ def test_calls_of_python_functions_are_compared_across_versions_of_packages_but_
     assert "not compared: lib 2 (baseline: 1), python 3.13 (baseline: 3.12)" in capsys.readouterr().out
 
 
+CALLS = {"python_calls": [9] * 10}
+PEAKS = {"peak_memory": [0] * 10, "host_memory": [9] * 10}
+
+
 def test_a_quantity_that_only_one_side_recorded_is_said_to_be_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorded = window(100, 5, facts={"python_calls": [9] * 10, "left_behind": [0] * 10})
+    recorded = window(100, 5, facts=CALLS | {"left_behind": [0] * 10})
     files = [
-        write(tmp_path / "base.json", a=window(100, 5), b=window(100, 5)),
-        write(tmp_path / "now.json", a=recorded, b=window(100, 5, facts={"python_calls": [9] * 10})),
+        write(tmp_path / "base.json", a=window(100, 5), b=window(100, 5), c=window(100, 5)),
+        write(tmp_path / "now.json", a=recorded, **dict.fromkeys("bc", window(100, 5, facts=CALLS | PEAKS))),
     ]
-    leaks = f"t.py::a: leaks not compared, only {files[1]} has them (--opprof-leaks records them)"
+    leaks = (
+        f"t.py::a: leaks, calls of Python functions not compared, only {files[1]} has them"
+        " (--opprof-leaks and --opprof-python record them)"
+    )
     calls = (
-        f"t.py::a and 1 more window: calls of Python functions not compared, only {files[1]} has them"
-        " (--opprof-python records them)"
+        "t.py::b and 1 more window: peaks of the host's memory, sizes of allocations, calls of Python functions not"
+        f" compared, only {files[1]} has them (--opprof-memory and --opprof-python record them)"
     )
     assert main(["diff", *map(str, files)]) == 0
     assert capsys.readouterr().out.splitlines()[:-1] == [leaks, calls]
