@@ -209,27 +209,25 @@ def count(
     The test's outcome is already decided, so a body that cannot run again is no failure.
     """
     assert measurement.shown is not None  # a run that judges has it
-    names = {BODY, *(window.name for window in measurement.windows)}
-    if why := why_not_again(call.test):
-        return {name: PythonCalls(uncounted=why, fails_again=True) for name in names}
     counting = Counting(measurement.shown, measurement.windows, lines, only, _code_of(call.item))
-    measurement.begin_round()
-    measurement.counting, raised = counting, call.raised
-    try:
-        with counting.counter:
-            call.by_us()
-    except pytest.exit.Exception:
-        raise
-    except _FAILURES as error:
-        why = f"the body cannot run twice: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-        _forget_excinfo(call)
-    finally:
-        measurement.counting, call.raised = None, raised
-    return (
-        {name: PythonCalls(uncounted=why, fails_again=True) for name in names}
-        if why
-        else {BODY: counting.counter.result(), **counting.results()}
-    )
+    why, raised = why_not_again(call.test), call.raised
+    if not why:
+        measurement.begin_round()
+        measurement.counting = counting
+        try:
+            with counting.counter:
+                call.by_us()
+        except pytest.exit.Exception:
+            raise
+        except _FAILURES as error:
+            why = f"the body cannot run twice: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+            _forget_excinfo(call)
+        finally:
+            measurement.counting, call.raised = None, raised
+    if why:
+        names = {BODY, *(window.name for window in measurement.windows)}
+        return {name: PythonCalls(uncounted=why, fails_again=True) for name in names}
+    return {BODY: counting.counter.result(), **counting.results()}
 
 
 # The body is sampled each millisecond. If it ends before this many samples, it runs again, up to this often and this
