@@ -179,15 +179,24 @@ def test_less_memory_is_an_improvement_and_no_finding() -> None:
     assert list(found.improvements()) == ["peak memory: 1 MiB (baseline: 9 MiB)"]
 
 
-def test_more_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nodes_are() -> None:
-    facts = {"peak_memory": Range(MIB, MIB), "grad_nodes": Range(0, 0)}
-    more = {"peak_memory": Range(9 * MIB, 9 * MIB), "grad_nodes": Range(2, 2)}
+def test_more_held_memory_of_more_calls_is_told_and_not_blamed_by_itself_and_more_nodes_are() -> None:
+    facts = {"held_memory": Range(MIB, MIB), "grad_nodes": Range(0, 0)}
+    more = {"held_memory": Range(9 * MIB, 9 * MIB), "grad_nodes": Range(2, 2)}
     timing = unjudged("one round", [])
     found = compare_counts_first((CALLS, facts), ({"Add": OpCounts(Range(2))}, more), timing, STORED)
     assert [each.short for each in found.findings()] == ["Add 1 -> 2", "grad nodes 0 -> 2"]
-    assert [(row.work.text, row.why) for row in found.rows if row.op == "peak_memory"] == [
+    assert [(row.work.text, row.why) for row in found.rows if row.op == "held_memory"] == [
         ("1 MiB -> 9 MiB", "explained by ops")
     ]
+
+
+@pytest.mark.parametrize("fact", ["peak_memory", "host_memory"])
+def test_a_higher_peak_is_a_finding_of_its_own_beside_an_op_that_reads_much_and_allocates_nothing(fact: str) -> None:
+    maximum = OpCounts(Range(1), bytes=Range(MIB))
+    found = compare(
+        (CALLS, {fact: Range(MIB)}), ({**CALLS, "ReduceMax": maximum}, {fact: Range(2 * MIB)}), unjudged("", []), STORED
+    )
+    assert {row.op for row in found.worse} == {"ReduceMax", fact}
 
 
 def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_findings_of_their_own() -> None:
@@ -199,15 +208,13 @@ def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_fi
     found = compare((CALLS, before), ({"Add": OpCounts(Range(3))}, after), timing, STORED)
     assert {row.op for row in found.rows if row.why == "explained by ops"} == {
         "launches",
-        "peak_memory",
-        "host_memory",
         "held_memory",
         "allocations",
     }
     assert [row.op for row in found.rows if row.why == "explained by calls"] == ["loop_iterations"]
     assert {row.op for row in found.worse} == {
         *("Add", "python_calls", "collections", "recompilations", "program_ops", "grad_nodes"),
-        *("temporary_memory", "left_behind", "leaked_memory"),
+        *("peak_memory", "host_memory", "temporary_memory", "left_behind", "leaked_memory"),
     }
     # Less memory beside an op that does more is less memory.
     less = compare((CALLS, after), ({"Add": OpCounts(Range(3))}, before), timing, STORED)
@@ -224,12 +231,12 @@ ADD = OpCounts(Range(2), bytes=Range(2000))
     ("fact", "more", "now", "is_explained"),
     [
         # Twenty times what the ops that do more move more.
-        ("peak_memory", 20 * MIB, OpCounts(Range(3), bytes=Range(MIB + 2000)), True),
-        ("peak_memory", 20 * MIB + 1, OpCounts(Range(3), bytes=Range(MIB + 2000)), False),
-        ("host_memory", 20 * MIB, OpCounts(Range(3), bytes=Range(3000)), False),
+        ("held_memory", 20 * MIB, OpCounts(Range(3), bytes=Range(MIB + 2000)), True),
+        ("held_memory", 20 * MIB + 1, OpCounts(Range(3), bytes=Range(MIB + 2000)), False),
+        ("held_memory", 20 * MIB, OpCounts(Range(3), bytes=Range(3000)), False),
         ("held_memory", 20 * MIB, OpCounts(Range(2), dtypes="float64", bytes=Range(MIB + 2000)), True),
         ("held_memory", 21 * MIB, OpCounts(Range(2), dtypes="float64", bytes=Range(MIB + 2000)), False),
-        ("peak_memory", 20 * MIB, OpCounts(Range(3)), True),  # its bytes are unknown
+        ("held_memory", 20 * MIB, OpCounts(Range(3)), True),  # its bytes are unknown
         # Twenty for each call more; an op that does more in as many calls may do so in each of them.
         ("launches", 20, OpCounts(Range(3), bytes=Range(3000)), True),
         ("launches", 21, OpCounts(Range(3), bytes=Range(3000)), False),
