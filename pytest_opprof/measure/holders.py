@@ -11,14 +11,14 @@ from functools import lru_cache
 from types import FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from ..sites.code import Kind, kinds
+from ..sites.code import Kind, in_package, kinds
 from ..units import plural
 
 # The most objects that are looked for among all referrers: 40 ms each beside PyTorch.
 _MOST_LOOKS: Final = 40
 _MOST_NODES: Final = 10_000
 CONTAINERS = (list, dict, set, deque)
-_LruCache: Final = type(lru_cache(int))
+LRU_CACHE: Final = type(lru_cache(int))
 _OURS = tuple(f"{__package__}.{name}" for name in ("holders", "leaks", "cycles"))
 
 
@@ -60,7 +60,7 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         for each in referrers:  # no generator: its cell would hold *at*
             named, owner = _named(each, at)
             if named:
-                kind = "lru_cache" if isinstance(at, _LruCache) else type(at).__name__
+                kind = "lru_cache" if isinstance(at, LRU_CACHE) else type(at).__name__
                 found = Holder(named, "" if at is thing else kind, container)
                 if id(owner) not in new or isinstance(owner, FrameType):
                     return found
@@ -147,5 +147,5 @@ def _nodes(start: Any) -> int:
 
 
 def relative(file: str) -> str:
-    """Return a file for people: relative if it is below the current folder."""
-    return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
+    """Return a file for people: as it is in its package, or relative if it is below the current folder."""
+    return in_package(file) or (os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -174,6 +175,24 @@ def test_strings_that_nothing_holds_are_counted_as_blocks_with_their_line() -> N
     assert left.blocks == pytest.approx(3 * LEAST_BLOCKS, abs=20)
     assert left.where == (f"made at tests/measure/test_leaks.py:{call.__code__.co_firstlineno + 2}",)
     assert left_by(lambda: call(LEAST_BLOCKS // 2)) == Left({})
+
+
+def test_a_bounded_cache_that_fills_is_no_leak_and_hides_none() -> None:
+    @lru_cache(40)
+    def url(number: int) -> Engine:
+        return Engine()
+
+    def fetches(keeps: int) -> None:
+        for _ in range(5):
+            url(next(numbers))
+        ENGINE.handlers += [Handler() for _ in range(keeps)]
+
+    numbers = itertools.count()
+    assert left_by(lambda: fetches(0)) == Left({})
+    url.cache_clear()
+    left = left_by(lambda: fetches(2))
+    assert left.objects == {f"{__name__}.Handler": 2}
+    assert left.where[0].startswith("held by Engine.handlers (list)")
 
 
 def test_growth_that_ends_is_no_leak() -> None:
