@@ -19,7 +19,7 @@ from time import perf_counter_ns, process_time_ns, thread_time_ns
 from ..errors import BackendError, LateImport, NothingMeasured, OpprofError, UsageError
 from ..frameworks.live.contract import Backend, Options
 from ..frameworks.live.failures import entered, failure, failures_of, noted_on
-from ..machine.children import NOT_SEEN, children, were_started
+from ..machine.children import NOT_SEEN, children, ended_cpu_ns, were_started
 from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.garbage import DueCollection
 from ..machine.load import waited_ns
@@ -30,6 +30,12 @@ from ..sites.chains import Chains
 from . import user_ops
 from .ranges import Ranges, check_name
 from .window import LEFT, Window
+
+
+def _cpu_ns() -> tuple[int, int]:
+    """Return the CPU time of this process and of this thread, each with that of the processes which it ended."""
+    ended = ended_cpu_ns()
+    return process_time_ns() + ended, thread_time_ns() + ended
 
 
 class Recorder:
@@ -43,12 +49,12 @@ class Recorder:
         explicit: bool = False,
         clock_ns: Callable[[], int] = perf_counter_ns,
         waited_ns: Callable[[], int | None] = waited_ns,
-        cpu_ns: Callable[[], tuple[int, int]] = lambda: (process_time_ns(), thread_time_ns()),
+        cpu_ns: Callable[[], tuple[int, int]] = _cpu_ns,
     ) -> None:
         """Collect from *backends*: all of them if *explicit*, else the ones whose framework this process uses.
 
         Steps are timed by *clock_ns*, and *waited_ns* is the time that this process's threads waited for a CPU;
-        *cpu_ns* gives the CPU time of this process and of this thread.
+        *cpu_ns* gives the CPU time of this process and of this thread, with that of the processes which it ended.
         """
         self._backends = backends
         self._options = options

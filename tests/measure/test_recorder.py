@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -41,6 +43,16 @@ def test_a_window_has_what_ran_inside_it(recorder: Recorder) -> None:
     assert (window.count("Add"), window.count("Cast"), window.calls, window.device_ns) == (2, 0, 2, 12)
     assert window.top(1)[0].op == "Add"
     assert window.host_ns > 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not tell")
+@pytest.mark.processes
+def test_cpu_time_includes_that_of_a_process_that_the_window_waits_for(recorder: Recorder) -> None:
+    program = "import time; sum(range(10**6)); print(time.process_time_ns())"
+    with measure(recorder) as window:
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ((process_ns, thread_ns),) = window.profile.cpu_ns
+    assert min(process_ns, thread_ns) >= int(done.stdout)
 
 
 def test_an_inner_window_is_part_of_the_outer_one(recorder: Recorder) -> None:

@@ -16,6 +16,7 @@ from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
+from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.findings import Broken, Finding
 from pytest_opprof.verdict.tolerances import STORED
@@ -214,3 +215,25 @@ def test_why_something_was_compiled_again_is_said_unless_the_base_compiled_it_as
     assert ("traced f again: another shape" in excused) is is_said
     assert ("traced f again: another shape" in remarks) is (is_said and before is None)
     assert "one thread" in remarks
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "verdict"),
+    [
+        ({"Add": 1}, {"Add": 1}, Verdict.OK),
+        ({"Add": 2}, {"Add": 1}, Verdict.FEWER),  # an op less is certain, and the time may be noise
+    ],
+)
+def test_fewer_python_calls_alone_are_no_improvement_of_a_test_that_may_take_longer(
+    base: Mapping[str, int], now: Mapping[str, int], verdict: Verdict
+) -> None:
+    before, after = ({op: OpCounts(Range(calls)) for op, calls in of.items()} for of in (base, now))
+    diff = compare((before, {"python_calls": Range(900)}), (after, {"python_calls": Range(600)}), UNTIMED, STORED)
+    numbers = WindowNumbers.of("body", profile_of([("Add", 1)]))
+    fewer = JudgedWindow(structs.replace(numbers, coarse=took(40, 40)), diff=diff)
+    assert fewer.weighed(took(35, 40)).verdict is diff.verdict
+    assert fewer.weighed(took(20, 60)).verdict is verdict
+
+
+def took(least_ms: int, most_ms: int) -> Coarse:
+    return Coarse((least_ms * 1_000_000, most_ms * 1_000_000), (0, 0))
