@@ -92,7 +92,9 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
     found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
     growth = _Growth(before or NOTHING, now, more)
     for edges in growth.roots(lines, own)[:_LINES]:
-        at = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
+        here = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
+        # What follows from a function of the project has a line in it.
+        at = [each for each in here if each.function in grew or each.function not in own] or here
         led = ""
         first = min(
             at,

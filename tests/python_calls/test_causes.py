@@ -300,3 +300,24 @@ def test_functions_are_one_cycle_where_each_leads_to_the_other_and_the_called_on
         for other in leads_to(one):
             assert of[other] <= of[one]
             assert (of[other] == of[one]) is (one == other or one in leads_to(other))
+
+
+def test_calls_without_a_line_in_a_function_of_the_project_do_not_follow_from_that():
+    generated = CallingLine(line(275, "unstructure"), "generated.each", 1, "tokenization.unstructure", True)
+    now = PythonCalls(
+        functions={"tokenization.dispatch": 2, "generated.each": 61, "fns.identity": 12_000},
+        own=("tokenization.dispatch", "tokenization.unstructure"),
+        lines=(
+            edge(275, "unstructure", "tokenization.dispatch", 2),
+            generated,
+            edge(275, "unstructure", "fns.identity", 12_000, direct=False),
+        ),
+    )
+    assert of_calls(Before({"tokenization.dispatch": 2}), now) == [
+        "`unstructure` at tokenization.py:275 calls `generated.each` 61 times (baseline: 0); 1 more function"
+        " (+12,000 calls) follows from it"
+    ]
+    known = structs.replace(now, lines=(now.lines[0], now.lines[2]))
+    assert of_calls(Before({"tokenization.dispatch": 2}), known)[0].startswith(
+        "`unstructure` at tokenization.py:275 leads to `fns.identity` 12,000 times (baseline: 0)"
+    )
