@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ....sites.code import in_package
+
 # The loggers of explanations: JAX 0.7.2 to 0.10, and before.
 _LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
 _MISS = "TRACING CACHE MISS"
@@ -65,7 +67,7 @@ class Misses(logging.Filter):
         if not text:
             return True
         if found := _FUNCTION.search(text):
-            function = f"{found[1]} ({found[2]})"
+            function = f"{found[1]} ({in_package(found[2]) or found[2]})"
             if function in self._seen and self._missed is not None:
                 self._missed(function, reason(text))
             self._seen.add(function)

@@ -1,0 +1,31 @@
+"""JAX's explanations of what it traces again, as its log words them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pytest_opprof.frameworks.xla.live.misses import Misses
+
+TEXT = """TRACING CACHE MISS at test_a.py:9 (test_a):
+  never seen function:
+    <lambda> id=139 defined at {}:694
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        ("/venv/lib/python3.12/site-packages/equinox/_ad.py", "equinox/_ad.py"),
+        ("/home/me/project/model.py", "/home/me/project/model.py"),
+    ],
+)
+def test_a_function_of_a_package_is_placed_in_that(file: str, shown: str) -> None:
+    record = logging.LogRecord("jax", logging.WARNING, "", 0, TEXT.format(file), (), None)
+    misses, said = Misses(), list[str]()
+    with misses.told(lambda function, why: said.append(f"{function}: {why}")):
+        misses.filter(record)
+        assert said == []
+        misses.filter(record)
+    assert said == [f"<lambda> ({shown}:694): another function is defined there each time"]
