@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CellType, FunctionType
 
 from .traced import line_of, traced
 
@@ -23,23 +23,75 @@ def finalized() -> Mapping[type, int]:
 
 
 def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[str]:
-    """Run the body once more; yield the lines that made such objects, and their referrers."""
+    """Run the body once more; yield a cycle that keeps such objects, and the lines that made these and its members."""
     with traced(_FRAMES) as is_ours:
         if not is_ours:
             return
         call()
         garbage = _garbage()
         found = [each for each in garbage if type(each) in wanted]
+        keeps = _cycle(garbage, found)  # first: `vars` makes a dict for each, which is no garbage
         ids = {id(each) for each in garbage}
         # Its referrer, or the referrer of the dict of its attributes, closes the cycle.
         attributes = [vars(each) for each in found if hasattr(each, "__dict__")]
         closing = [each for each in gc.get_referrers(*found, *attributes) if id(each) in ids]
         lines = dict.fromkeys(line for each in [*found, *closing] if (line := _line(each)))
+    if keeps:
+        yield f"kept by the cycle {keeps}"
     if lines:
         yield f"made at {', '.join([*lines][:_LINES])}"
 
 
 _LINES = 3
+
+
+def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
+    """Return the nearest cycle in the *garbage* that keeps the objects *found*: ``Session.closer -> method``; empty
+    if there is none.
+    """
+    every = {id(each): each for each in garbage}
+    refers = {at: [id(one) for one in gc.get_referents(each) if id(one) in every] for at, each in every.items()}
+    referrers: dict[int, list[int]] = {at: [] for at in every}
+    for at, to in refers.items():
+        for one in to:
+            referrers[one].append(at)
+    for at in _reached(map(id, found), referrers, _MOST_TRIED):
+        came_from = _reached(refers[at], refers, _MOST_SEEN)
+        if at not in came_from:
+            continue
+        path, back = [at], came_from[at]
+        while back is not None:
+            path.append(back)
+            back = came_from[back]
+        things = [every[at], *(every[each] for each in reversed(path[1:]))]
+        shown = [each for each in things if type(each) not in _BETWEEN] or things
+        return " -> ".join(_step(each, one) for each, one in zip(shown, [*shown[1:], shown[0]]))
+    return ""
+
+
+# Objects between an instance and its attribute, or a function and its variable.
+_BETWEEN = (dict, tuple, CellType)
+# The most objects from which a cycle is looked for, and which it is looked for in.
+_MOST_TRIED, _MOST_SEEN = 100, 10_000
+
+
+def _reached(starts: Iterable[int], edges: Mapping[int, Sequence[int]], most: int) -> dict[int, int | None]:
+    """Return the first nodes reached from *starts*, the nearest first, each with the one before it."""
+    found: dict[int, int | None] = dict.fromkeys(starts)
+    left = deque(found)
+    while left and len(found) < most:
+        at = left.popleft()
+        new = [each for each in edges[at] if each not in found]
+        found |= dict.fromkeys(new, at)
+        left += dict.fromkeys(new)
+    return found
+
+
+def _step(thing: object, following: object) -> str:
+    """Return the name of *thing*'s type, with the attribute that holds the *following* thing, if one does."""
+    attributes = getattr(thing, "__dict__", {})
+    named = (f".{name}" for name, value in list(attributes.items()) if value is following)
+    return f"{type(thing).__name__}{next(named, '')}"
 
 
 def _garbage() -> list[object]:

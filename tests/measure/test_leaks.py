@@ -300,7 +300,27 @@ def test_a_cycle_with_a_finalizer_is_left_to_the_collector() -> None:
     assert left_by(lambda: Session(False)) == Left({})
     left = left_by(lambda: Session(True))
     assert left.objects == {f"{__name__}.Session with a finalizer in a cycle": 1}
-    assert f"test_leaks.py:{CYCLE}" in left.where[0]
+    cycle, made = left.where
+    assert cycle == "kept by the cycle Session.closer -> method"
+    assert f"test_leaks.py:{CYCLE}" in made
+
+
+class Cache:
+    def __init__(self, fetched: object) -> None:
+        self.fetch = lambda: self
+        self.fetched = [fetched]
+
+
+class Fetched:
+    def __del__(self) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_the_cycle_is_named_that_keeps_an_object_with_a_finalizer_outside_of_it() -> None:
+    left = left_by(lambda: Cache(Fetched()))
+    assert left.objects == {f"{__name__}.Fetched with a finalizer in a cycle": 1}
+    assert left.where[0] == "kept by the cycle Cache.fetch -> function"
 
 
 @pytest.mark.slow
