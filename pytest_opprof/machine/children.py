@@ -74,6 +74,11 @@ def ended_cpu_ns() -> int:
     return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
+def were_only_newer_ended(before: Children | None, after: Children | None) -> bool:
+    """Return True if no process that was there *before* is gone *after*: its work may be of another time."""
+    return before is not None and after is not None and before.alive <= after.alive
+
+
 def were_started(before: Children | None, after: Children | None) -> bool:
     """Return True if a process was started between the two."""
     if before is None or after is None:

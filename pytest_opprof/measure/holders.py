@@ -60,7 +60,7 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         for each in referrers:  # no generator: its cell would hold *at*
             named, owner = _named(each, at)
             if named:
-                kind = "lru_cache" if isinstance(at, LRU_CACHE) else type(at).__name__
+                kind = _cache(at) if isinstance(at, LRU_CACHE) else type(at).__name__
                 found = Holder(named, "" if at is thing else kind, container)
                 if id(owner) not in new or isinstance(owner, FrameType):
                     return found
@@ -71,6 +71,11 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         following.sort(key=lambda each: id(each) in new)  # older ones come first
         own += [referrers, between]
     return spare
+
+
+def _cache(cache: Any) -> str:
+    info = cache.cache_info()
+    return "lru_cache" if info.maxsize is None else f"lru_cache with {info.currsize:,} of {info.maxsize:,} entries"
 
 
 def _is_ours(thing: object) -> bool:

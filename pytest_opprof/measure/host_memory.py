@@ -85,10 +85,12 @@ def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
             looker.start()
             interval = sys.getswitchinterval()
             sys.setswitchinterval(_LOOK_S / 2)  # a body that never waits keeps another thread out for 5 ms
+            ours = sys.getswitchinterval()
             try:
                 call()
             finally:
-                sys.setswitchinterval(interval)
+                if sys.getswitchinterval() == ours:
+                    sys.setswitchinterval(interval)
                 is_over.set()
                 looker.join()
     if is_ours and not snapshots:

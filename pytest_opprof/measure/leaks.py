@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from time import monotonic
 from typing import Any, Final
 
 from ..machine.garbage import uncollected
@@ -37,8 +36,8 @@ LEAST_EQUAL_BYTES: Final = 1 << 12
 # For Python's memory without an object that the collector tracks: caches and interned strings add a few.
 LEAST_BLOCKS: Final = 100
 _FRAMES: Final = 16
-# The most time for filling caches.
-_FILLING_S: Final = 10
+# The most calls for filling caches.
+_MOST_FILLING: Final = 50
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 5
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
@@ -126,20 +125,27 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
 
 
 def _fill_caches(call: Callable[[], object]) -> bool:
-    """Run the body until the bounded `lru_cache`s that it fills are full; return False if it fills none.
+    """Run the body until the bounded `lru_cache`s that it fills are full; return False if it fills none so soon.
 
-    yarl's of 128 URLs grows in each of seven calls that make 20 new ones.
+    yarl's of 128 URLs grows in each of seven calls that make 20 new ones. More than `_MOST_FILLING` calls are not
+    made, because a body that leaks leaks in each.
     """
     bounded = [each for each in gc.get_objects() if type(each) is LRU_CACHE and each.cache_info().maxsize]
     sizes = [each.cache_info().currsize for each in bounded]
-    end, fills = monotonic() + _FILLING_S, False
-    while monotonic() < end:
+    call()
+    growing, calls_left = [], 0
+    for each, size in zip(bounded, sizes):
+        info = each.cache_info()
+        if info.currsize > size:
+            growing.append(each)
+            calls_left = max(calls_left, ((info.maxsize or 0) - info.currsize) // (info.currsize - size))
+    if not growing or calls_left > _MOST_FILLING:
+        return False
+    for _ in range(_MOST_FILLING):
+        if all(each.cache_info().currsize == each.cache_info().maxsize for each in growing):
+            return True
         call()
-        before, sizes = sizes, [each.cache_info().currsize for each in bounded]
-        if not any(now > size for size, now in zip(before, sizes)):
-            return fills
-        fills = True
-    return fills
+    return False
 
 
 def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tuple[dict[str, int], Mapping[type, int]]:
@@ -287,7 +293,7 @@ def _containers(untracked: bool) -> list[Any]:
 
 def _rank(kind: type) -> tuple[bool, str]:
     """Return a key that puts the program's own types first: they are more telling than lists and cells inside them."""
-    return kind.__module__.partition(".")[0] in sys.stdlib_module_names, _name(kind)
+    return first_part(str(kind.__module__)) in sys.stdlib_module_names, _name(kind)
 
 
 def _name(kind: type) -> str:

@@ -19,7 +19,7 @@ from time import perf_counter_ns, process_time_ns, thread_time_ns
 from ..errors import BackendError, LateImport, NothingMeasured, OpprofError, UsageError
 from ..frameworks.live.contract import Backend, Options
 from ..frameworks.live.failures import entered, failure, failures_of, noted_on
-from ..machine.children import NOT_SEEN, children, ended_cpu_ns, were_started
+from ..machine.children import NOT_SEEN, children, ended_cpu_ns, were_only_newer_ended, were_started
 from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.garbage import DueCollection
 from ..machine.load import waited_ns
@@ -30,12 +30,6 @@ from ..sites.chains import Chains
 from . import user_ops
 from .ranges import Ranges, check_name
 from .window import LEFT, Window
-
-
-def _cpu_ns() -> tuple[int, int]:
-    """Return the CPU time of this process and of this thread, each with that of the processes which it ended."""
-    ended = ended_cpu_ns()
-    return process_time_ns() + ended, thread_time_ns() + ended
 
 
 class Recorder:
@@ -49,12 +43,12 @@ class Recorder:
         explicit: bool = False,
         clock_ns: Callable[[], int] = perf_counter_ns,
         waited_ns: Callable[[], int | None] = waited_ns,
-        cpu_ns: Callable[[], tuple[int, int]] = _cpu_ns,
+        cpu_ns: Callable[[], tuple[int, int]] = lambda: (process_time_ns(), thread_time_ns()),
     ) -> None:
         """Collect from *backends*: all of them if *explicit*, else the ones whose framework this process uses.
 
         Steps are timed by *clock_ns*, and *waited_ns* is the time that this process's threads waited for a CPU;
-        *cpu_ns* gives the CPU time of this process and of this thread, with that of the processes which it ended.
+        *cpu_ns* gives the CPU time of this process and of this thread.
         """
         self._backends = backends
         self._options = options
@@ -119,10 +113,14 @@ class Recorder:
         self._stop()
         if self._open:
             self._start()
+        after = children()
+        cpu_ns = window._cpu_ns
+        if were_only_newer_ended(before, after):
+            cpu_ns = [(cpu + ended, thread) for (cpu, thread), ended in zip(cpu_ns, window._ended_ns)]
         window._profile = assemble(
-            window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns, window._cpu_ns
+            window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns, cpu_ns
         )
-        if were_started(before, children()):
+        if were_started(before, after):
             started = ALWAYS, Remark(NOT_SEEN, "processes")
             window._profile = replace(window._profile, remarks=(*window._profile.remarks, started))
         window.unfinished = ""
@@ -141,7 +139,7 @@ class Recorder:
         self._mark()
         began_ns = self._marks_ns[-1:]
         with DueCollection(self._clocks_ns) as due:
-            waited = self._waited_ns()
+            waited, ended = self._waited_ns(), ended_cpu_ns()
             begin = self._clocks_ns()
             try:
                 yield
@@ -153,6 +151,7 @@ class Recorder:
                 )
                 if self.chains is None and not _is_traced():  # which takes CPU time of its own
                     window._cpu_ns.append((cpu, thread))
+                    window._ended_ns.append(ended_cpu_ns() - ended)
                 window._host_ns.append(host)
                 window._ran_ns += [(ns, end) for ns in began_ns]
                 if waited is not None:

@@ -30,6 +30,8 @@ class Window:
         self._ran_ns: list[tuple[int, int]] = []
         self._cpu_ns: list[tuple[int, int]] = []
         """CPU time of the process and of the thread, in each step."""
+        self._ended_ns: list[int] = []
+        """CPU time of the processes that this one started and that ended, in each step."""
         self._profile: OpProfile | None = None
         self.unfinished = OPEN
         """The reason why it has no numbers; empty once it has."""

@@ -161,8 +161,9 @@ class JudgedWindow:
             return self
         # Fewer calls of Python functions are no less work if each takes longer: pyparsing's test took x1.5 for 0.67 of
         # its calls.
-        changed = [row.op for row in diff.rows if row.verdict.is_change]
-        over = clearly_more(base, now, in_doubt=all(name in OF_PYTHON for name in changed))
+        changed = [row for row in diff.rows if row.verdict.is_change]
+        are_calls = all(row.op in OF_PYTHON and row.verdict is Verdict.BELOW for row in changed)
+        over = clearly_more(base, now, in_doubt=bool(changed) and are_calls)
         return replace(self, dearer=over.line(diff.then) if over else "")
 
     @property

@@ -395,12 +395,7 @@ def coarse_of(profile: OpProfile) -> Coarse | None:
     """Return the coarse time of a profile; None without CPU times."""
     waited = profile.wait_ns or (0,) * profile.steps
     wall = [max(host - wait, 0) for host, wait in zip(profile.host_ns, waited)]
-    cpu, thread = ([each[side] for each in profile.cpu_ns] for side in (0, 1))
-    if len(cpu) == profile.steps:
-        # The waiting time is that of all threads, and can exceed the test's own. Processes that it started may work
-        # side by side.
-        wall = [max(each, min(own, host)) for each, own, host in zip(wall, thread, profile.host_ns)]
-    return Coarse.of(cpu, thread, wall)
+    return Coarse.of([cpu for cpu, _ in profile.cpu_ns], [thread for _, thread in profile.cpu_ns], wall)
 
 
 def open_trace(path: str) -> str:

@@ -62,12 +62,12 @@ class Coarse:
     """The time of a round: minimum and maximum over some processes."""
 
     cpu_ns: Span
-    """CPU time of all threads of the process, and of the processes that it started and waited for."""
+    """CPU time of all threads of the process, and of the processes that began and ended meanwhile."""
     wall_ns: Span
     """Wall time minus the time that threads waited for a CPU."""
     processes: int = 1
     threaded: bool = False
-    """Whether other threads than the test's own used CPU time; part of it may be spinning."""
+    """Whether other threads than the test's own, or processes, used CPU time; part of it may be spinning."""
     first: Coarse | None = None
     """In a baseline, the time of the first run in a process, if a later run takes clearly less: that first run imports,
     compiles or fills a cache."""
@@ -81,6 +81,7 @@ class Coarse:
         if not cpu_ns or len(cpu_ns) != len(wall_ns):
             return None
         cpu, thread, wall = (rounded(sum(each) / len(cpu_ns)) for each in (cpu_ns, thread_ns, wall_ns))
+        wall = max(wall, thread)  # waiting of several threads can exceed the test's own work
         return cls((cpu, cpu), (wall, wall), threaded=cpu - thread > max(_THREADED * cpu, _THREADED_NS))
 
     @property
@@ -106,6 +107,10 @@ _THREADED, _THREADED_NS = 0.1, 2_000_000
 
 def _shown(ns: int) -> str:
     return format_ns(ns) if ns else f"below {format_ns(_STEP_NS)}"
+
+
+def _span(least_ns: int, most_ns: int) -> str:
+    return _shown(least_ns) + (f" to {_shown(most_ns)}" if most_ns > least_ns * _CLEAR else "")
 
 
 def rounded(ns: float) -> int:
@@ -141,6 +146,8 @@ class Slower:
     """`CPU_TIME` or `WALL_TIME`."""
     base_ns: int
     now_ns: int
+    most_ns: int = 0
+    """The time of the base's slowest process, if this is no longer than that."""
 
     @property
     def text(self) -> str:
@@ -152,7 +159,7 @@ class Slower:
         times = self.now_ns / self.base_ns if self.base_ns else 0
         shown = f", x{times:.0f}" if times >= 100 else f", x{times:.3g}" if times else ""
         now = f"{COARSE[self.name]}: {_shown(self.now_ns)}"
-        return Number(self.name, now, _shown(self.base_ns), "; ".join([shown, *filter(None, more)]))
+        return Number(self.name, now, _span(self.base_ns, self.most_ns), "; ".join([shown, *filter(None, more)]))
 
     def line(self, then: str = "baseline") -> str:
         """Return the change in a line; *then* names the base."""
@@ -194,9 +201,7 @@ def as_before(base: Coarse, now: Coarse, then: str) -> str:
     """
     if base.cpu_ns[0] < _LEAST_TOLD_NS or slower(now, base, wall=False):
         return ""
-    least, most = base.cpu_ns
-    to = f" to {_shown(most)}" if most > least * _CLEAR else ""
-    return f"{COARSE[CPU_TIME]}: {_shown(now.cpu_ns[0])} ({then}: {_shown(least)}{to}), within its limit"
+    return f"{COARSE[CPU_TIME]}: {_shown(now.cpu_ns[0])} ({then}: {_span(*base.cpu_ns)}), within its limit"
 
 
 _LEAST_TOLD_NS = 5_000_000
@@ -252,7 +257,7 @@ def clearly_more(base: Coarse, now: Coarse, *, in_doubt: bool = False) -> Slower
     (least, most), took = before.cpu_ns, after.cpu_ns[0]
     is_certain = took > most and not (before.threaded or after.threaded)
     is_more = took > max(least * _CLEAR, least + _CLEAR_NS) and (is_certain or in_doubt)
-    return Slower(CPU_TIME, least, took) if is_more else None
+    return Slower(CPU_TIME, least, took, 0 if took > most else most) if is_more else None
 
 
 _CLEAR, _CLEAR_NS = 1.25, 2_000_000

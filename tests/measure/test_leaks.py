@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import itertools
+import random
 import subprocess
 import sys
 import threading
@@ -193,6 +194,28 @@ def test_a_bounded_cache_that_fills_is_no_leak_and_hides_none() -> None:
     left = left_by(lambda: fetches(2))
     assert left.objects == {f"{__name__}.Handler": 2}
     assert left.where[0].startswith("held by Engine.handlers (list)")
+
+
+@lru_cache(10_000)
+def loaded(number: int) -> Handler:
+    return Handler()
+
+
+def test_a_cache_that_few_calls_do_not_fill_is_named_with_its_size_and_the_body_runs_no_more_often() -> None:
+    numbers = itertools.count()
+    left = left_by(lambda: loaded(next(numbers)))
+    assert left.objects == {f"{__name__}.Handler": 1}
+    assert "loaded (lru_cache with " in left.where[0]
+    assert next(numbers) < 30
+
+
+def test_a_cache_that_fills_by_random_keys_is_no_leak() -> None:
+    @lru_cache(16)
+    def known(number: int) -> Handler:
+        return Handler()
+
+    keys = random.Random(3)
+    assert left_by(lambda: known(keys.randrange(40))) == Left({})
 
 
 def test_growth_that_ends_is_no_leak() -> None:

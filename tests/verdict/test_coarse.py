@@ -283,6 +283,8 @@ def test_one_process_takes_clearly_more_from_a_quarter_and_2_ms_on(
 
 
 def test_a_time_that_may_be_noise_is_told_in_doubt() -> None:
-    assert clearly_more(took(20, most=40), took(40), in_doubt=True) == Slower("cpu_time", 20 * MS, 40 * MS)
+    over = clearly_more(took(20, most=40), took(40), in_doubt=True)
+    assert over == Slower("cpu_time", 20 * MS, 40 * MS, 40 * MS)
+    assert over.line() == "CPU time: 40 ms (baseline: 20 ms to 40 ms), x2"
     assert clearly_more(took(20), replace(took(40), threaded=True), in_doubt=True) is not None
     assert clearly_more(took(20), took(25), in_doubt=True) is None
