@@ -140,7 +140,7 @@ def test_memory_is_told_where_it_is_more_than_an_allocator_rounds() -> None:
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_BYTES))).nbytes >= 8 * LEAST_BYTES
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(8))).nbytes == 0
     # The same in each call: no rounding. A thread of pytest-xdist may allocate meanwhile.
-    same = (left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_EQUAL_BYTES // 4))).nbytes for _ in range(4))
+    same = (left_by(lambda: ENGINE.handlers.append(np.zeros(LEAST_EQUAL_BYTES // 4))).nbytes for _ in range(8))
     assert any(nbytes > LEAST_EQUAL_BYTES for nbytes in same)
     sizes = iter(range(LEAST_EQUAL_BYTES, LEAST_BYTES // 8))
     assert left_by(lambda: ENGINE.handlers.append(np.zeros(next(sizes)))).nbytes == 0
