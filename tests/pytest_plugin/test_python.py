@@ -501,7 +501,7 @@ def test_ids(shared):
 @pytest.mark.processes
 def test_an_update_counts_calls_and_memory_once_in_each_process(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_m=RUNS)
-    pytester.runpytest_inprocess("--opprof-update").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("-pno:asyncio", "--opprof-update").assert_outcomes(passed=1)
     # Measured, counted and traced in three processes; measured twice more in the last.
     assert len((pytester.path / "runs").read_text()) == 3 * 3 + 2
 
@@ -513,7 +513,7 @@ def test_an_update_looks_for_the_lines_of_ops_and_of_no_call(pytester: pytest.Py
         "opprof\n", "opprof(python=True)\n"
     )
     pytester.makepyfile(test_m=f"{source}    np.ones(9) + 1\n")
-    pytester.runpytest_inprocess("--opprof-update").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("-pno:asyncio", "--opprof-update").assert_outcomes(passed=1)
     assert file(pytester, ".sites.json")
     # Measured and counted in three processes; measured twice more in the last.
     assert len((pytester.path / "runs").read_text()) == 2 * 3 + 2

@@ -114,7 +114,11 @@ def test_the_worst_round_is_told_and_other_rounds_are_not() -> None:
 
 
 def test_threads_have_lines_of_their_own() -> None:
+    ready, go = threading.Semaphore(0), threading.Barrier(4)
+
     def work(x: Any) -> None:
+        ready.release()
+        go.wait()
         for _ in range(50):
             x + 1
 
@@ -122,6 +126,8 @@ def test_threads_have_lines_of_their_own() -> None:
         threads = [threading.Thread(target=work, args=(x,)) for _ in range(4)]
         for thread in threads:
             thread.start()
+            # Under coverage a thread of Python 3.11 dies if another begins to be traced at the same moment.
+            ready.acquire()
         for thread in threads:
             thread.join()
         x + 1
