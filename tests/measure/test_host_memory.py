@@ -90,9 +90,9 @@ def test_nothing_is_traced_after_an_error(look: object) -> None:
 
 def test_the_lines_that_hold_the_peak_are_named_the_largest_first() -> None:
     def body() -> None:
-        small, large = bytearray(MIB), bytearray(2 * MIB)
         (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
-        looker.join(10)
+        small, large = bytearray(MIB), bytearray(2 * MIB)
+        looker.join(10)  # it has looked
         del small, large
 
     lines = lines_at(3 * MIB, body)
