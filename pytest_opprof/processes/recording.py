@@ -423,14 +423,13 @@ class _Window:
             self.lost = "its calls vary from run to run"
         elif self._warm:
             warm_ops, warm_facts = self._seen[0].differences(self._warm)
-            warm_facts = {name: each for name, each in warm_facts.items() if not _is_in(facts_vary.get(name), each)}
-            self.test.windows[self._index] = replace(self.result, warm=(warm_ops, warm_facts))
+            beyond = {
+                name: each
+                for name, each in warm_facts.items()
+                if name not in facts_vary or not facts_vary[name].allows(each)
+            }
+            self.test.windows[self._index] = replace(self.result, warm=(warm_ops, beyond))
         return vary
-
-
-def _is_in(varying: Range | None, now: Range) -> bool:
-    """Return True if *now* is no change of a *varying* number."""
-    return varying is not None and varying.lowest <= now.most <= varying.highest
 
 
 def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:

@@ -74,12 +74,12 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             is_new = bool(before) and not after.keys() <= before.keys()
             amounts = [] if self.calls.varies else [(self.bytes, now.bytes), (self.flops, now.flops)]
             is_more = any(old and new and new.most > RANDOM_SIZES * old.highest for old, new in amounts)
-            return self.calls.lowest <= now.calls.most <= self.calls.highest and not (is_new or is_more)
+            return self.calls.allows(now.calls) and not (is_new or is_more)
         pairs: list[tuple[Range | None, Range | None]]
         pairs = [(self.calls, now.calls), (self.bytes, now.bytes), (self.flops, now.flops)]
         if before and after:
             pairs += [(before.get(each, NONE), after.get(each, NONE)) for each in {*before, *after}]
-        return all(old is None or new is None or old.lowest <= new.most <= old.highest for old, new in pairs)
+        return all(old is None or new is None or old.allows(new) for old, new in pairs)
 
     def completed(self, now: OpCounts) -> OpCounts:
         """Return the counts, completed with further facts of *now*; an amount of 0 is none, as in a file."""

@@ -68,6 +68,10 @@ class Range:
         """
         return 2 * self.most - self.least if self.varies else self.most
 
+    def allows(self, now: Range) -> bool:
+        """Return True if *now* is no change."""
+        return self.lowest <= now.most <= self.highest
+
     def overlaps(self, base: Range) -> bool:
         """Return True if it differs from process to process, and is in the range of *base* in one of them.
 
