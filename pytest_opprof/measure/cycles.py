@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 
+from .holders import held_as
 from .traced import line_of, traced
 
 _FRAMES = 16
@@ -65,7 +66,8 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
             back = came_from[back]
         things = [every[at], *(every[each] for each in reversed(path[1:]))]
         shown = [each for each in things if type(each) not in _BETWEEN] or things
-        return " -> ".join(_step(each, one) for each, one in zip(shown, [*shown[1:], shown[0]]))
+        following = [*shown[1:], shown[0]]
+        return " -> ".join(held_as(each, one)[0] or type(each).__name__ for each, one in zip(shown, following))
     return ""
 
 
@@ -85,13 +87,6 @@ def _reached(starts: Iterable[int], edges: Mapping[int, Sequence[int]], most: in
         found |= dict.fromkeys(new, at)
         left += dict.fromkeys(new)
     return found
-
-
-def _step(thing: object, following: object) -> str:
-    """Return the name of *thing*'s type, with the attribute that holds the *following* thing, if one does."""
-    attributes = getattr(thing, "__dict__", {})
-    named = (f".{name}" for name, value in list(attributes.items()) if value is following)
-    return f"{type(thing).__name__}{next(named, '')}"
 
 
 def _garbage() -> list[object]:

@@ -58,7 +58,7 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         seen = {id(own), *map(id, own)}
         referrers = [each for each in gc.get_referrers(at) if id(each) not in seen and not _is_ours(each)]
         for each in referrers:  # no generator: its cell would hold *at*
-            named, owner = _named(each, at)
+            named, owner = held_as(each, at)
             if named:
                 kind = _cache(at) if isinstance(at, LRU_CACHE) else type(at).__name__
                 found = Holder(named, "" if at is thing else kind, container)
@@ -82,7 +82,7 @@ def _is_ours(thing: object) -> bool:
     return isinstance(thing, FrameType) and thing.f_globals.get("__name__") in _OURS
 
 
-def _named(holder: Any, thing: object) -> tuple[str, object]:
+def held_as(holder: Any, thing: object) -> tuple[str, object]:
     """Return the name by which a module, a class, an instance or a frame holds *thing*, and this owner; for other
     holders an empty name.
     """
