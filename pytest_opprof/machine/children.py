@@ -6,11 +6,6 @@ import sys
 import threading
 from typing import NamedTuple
 
-try:
-    import resource
-except ImportError:  # on Windows
-    resource = None  # type: ignore[assignment]
-
 NOT_SEEN = "this window started other processes; opprof does not see their ops"
 
 
@@ -51,7 +46,8 @@ def children() -> Children | None:
     """
     if not sys.platform.startswith("linux"):
         return None
-    assert resource is not None  # Linux has it
+    import resource
+
     alive: set[str] = set()
     for thread in threading.enumerate():
         try:
@@ -68,8 +64,10 @@ def ended_cpu_ns() -> int:
 
     Source: `getrusage(RUSAGE_CHILDREN)`, which a process enters when this one waits for it.
     """
-    if resource is None:
+    if not sys.platform.startswith("linux"):
         return 0
+    import resource
+
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round((used.ru_utime + used.ru_stime) * 1e9)
 
