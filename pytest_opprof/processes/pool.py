@@ -75,7 +75,7 @@ class Request(Struct):
     coarse time is.
     """
     ops_only: bool = False
-    """Whether no run of a body beside the measured one counts calls of Python functions, its memory and leaks."""
+    """Whether only ops and times are measured, without the runs that count Python calls, memory and leaks."""
     slow: bool = False
     """Whether the run is sampled for the lines that take its time."""
     anew: bool = False

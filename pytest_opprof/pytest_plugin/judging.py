@@ -182,8 +182,9 @@ class Judging:
                 is_unreadable = True
                 self._errors.append(str(error))
         known = base.ops if base else ()
-        is_bare = self._config.stash.get(OPS_ONLY, False)
-        budget = plan.budget if limited and not is_bare else Budget()
+        # A budget may limit quantities that this run does not measure; the requesting run judges it.
+        limited = limited and not self._config.stash.get(OPS_ONLY, False)
+        budget = plan.budget if limited else Budget()
         if self._config.stash.get(FIRST_LOOK, False):
             budget = budget.without("leaks")  # which only the last look records
         limits = list(budget.judged(profile, self._settings.aliases, known, python))

@@ -194,18 +194,8 @@ class Measuring:
         """Return the judged windows, with calls of Python functions if these are counted."""
         with test.told_plainly():
             body.check_finished(measurement)
-            empty = self._without_ops(test, measurement) if repeated else set()
-            is_bare = self._config.stash.get(OPS_ONLY, False)
-            if test.plan.python and not is_bare:
-                measurement.python = dict(self._counted(test, measurement, call))
-            elif empty and test.plan.python is None and not is_bare:
-                counted = self._counted_here(call, measurement)
-                measurement.python = {name: each for name, each in counted.items() if name in empty}
-            if repeated and not is_bare:  # after the calls were counted: caches that these runs fill make fewer of them
-                fails_again = any(each.fails_again for each in measurement.python.values())
-                by_default = BODY in empty and not fails_again and not measurement.rounds  # of which the mark is
-                body.measure_host_memory(call, measurement, by_default=by_default)
-                body.look_for_leaks(call, measurement)
+            if not self._config.stash.get(OPS_ONLY, False):
+                self._measure_beside_ops(test, measurement, call, is_body=repeated is not None)
             windows = self._judged(test, measurement, repeated)
             if repeated:
                 windows = self._judging.causes.slower_explained(
@@ -218,6 +208,23 @@ class Measuring:
                     lines = partial(body.memory_lines, call, measurement)
                     windows = self._judging.causes.memory_explained(windows, lines)
             return self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
+
+    def _measure_beside_ops(self, test: TestRun, measurement: Measurement, call: Call, *, is_body: bool) -> None:
+        """Add the calls of Python functions, memory and leaks to windows, from further runs of the test.
+
+        *is_body*: whether the body is measured, and not only windows of the fixture.
+        """
+        empty = self._without_ops(test, measurement) if is_body else set()
+        if test.plan.python:
+            measurement.python = dict(self._counted(test, measurement, call))
+        elif empty and test.plan.python is None:
+            counted = self._counted_here(call, measurement)
+            measurement.python = {name: each for name, each in counted.items() if name in empty}
+        if is_body:  # after the calls were counted: caches that these runs fill make fewer of them
+            fails_again = any(each.fails_again for each in measurement.python.values())
+            by_default = BODY in empty and not fails_again and not measurement.rounds  # of which the mark is
+            body.measure_host_memory(call, measurement, by_default=by_default)
+            body.look_for_leaks(call, measurement)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.
