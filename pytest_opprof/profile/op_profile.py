@@ -106,6 +106,10 @@ _PRODUCTS = frozenset("MatMul MatMulGrad Einsum Conv ConvGrad ConvTranspose Atte
 _RECURRENT = frozenset("LSTM LSTMGrad GRU GRUGrad RNN RNNGrad".split())
 
 
+# Up to this many ops of NumPy take 3 ms, so the work of a test may be in the Python code around them.
+_FEW_OPS = 1_000
+
+
 def _knows_nothing(name: str) -> bool:
     return False
 
@@ -171,6 +175,14 @@ class OpProfile:
     def is_empty(self) -> bool:
         """Whether nothing at all was recorded, so that no count of it means anything."""
         return not len(self.columns)
+
+    @property
+    def shows_little(self) -> bool:
+        """Whether no op ran, or few and only of NumPy: what ran between them may be most of the work."""
+        if self.is_empty:
+            return True
+        is_of_numpy = {name for name, _ in self.environment.frameworks} == {"numpy"}
+        return is_of_numpy and self.total.most_calls <= _FEW_OPS
 
     @property
     def has_sites(self) -> bool:

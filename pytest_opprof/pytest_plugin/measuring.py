@@ -18,7 +18,7 @@ from ..machine.identity import machine
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
-from ..measure.window import profiles_of
+from ..measure.window import Window, profiles_of
 from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
 from ..processes.this_run import COLD, CORE, ONE_THREAD, OPS_ONLY
@@ -214,16 +214,17 @@ class Measuring:
 
         *is_body*: whether the body is measured, and not only windows of the fixture.
         """
-        empty = self._without_ops(test, measurement) if is_body else set()
+        by_default = self._counted_by_default(test, measurement) if is_body else {}
         if test.plan.python:
             measurement.python = dict(self._counted(test, measurement, call))
-        elif empty and test.plan.python is None:
+        elif by_default and test.plan.python is None:
             counted = self._counted_here(call, measurement)
-            measurement.python = {name: each for name, each in counted.items() if name in empty}
+            measurement.python = {name: each for name, each in counted.items() if name in by_default}
         if is_body:  # after the calls were counted: caches that these runs fill make fewer of them
             fails_again = any(each.fails_again for each in measurement.python.values())
-            by_default = BODY in empty and not fails_again and not measurement.rounds  # of which the mark is
-            body.measure_host_memory(call, measurement, by_default=by_default)
+            of_body = by_default.get(BODY)
+            is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds  # of which the mark is
+            body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
             body.look_for_leaks(call, measurement)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
@@ -249,14 +250,15 @@ class Measuring:
         found = body.count(call, measurement, lines=True)
         return {name: each.with_lines(found[name]) for name, each in counted.items() if name in found}
 
-    def _without_ops(self, test: TestRun, measurement: Measurement) -> set[str]:
-        """Return the windows without ops: calls of Python functions and its memory are the only evidence of their work.
+    def _counted_by_default(self, test: TestRun, measurement: Measurement) -> Mapping[str, Window]:
+        """Return the windows in which Python calls are counted unless the user forbids it: those that show few ops.
 
         No window if the body cannot run twice, because the user did not ask for these.
         """
         if not test.plan.marked or _why_uncountable(test, self._settings) or body.why_not_again(test):
-            return set()
-        return {window.name for window in measurement.windows if not window.unfinished and window.profile.is_empty}
+            return {}
+        windows = measurement.windows
+        return {each.name: each for each in windows if not each.unfinished and each.profile.shows_little}
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the judged windows; may run the body of *call* once more."""
