@@ -91,13 +91,17 @@ class Measurement:
 
     @contextmanager
     def in_one_thread(self) -> Iterator[None]:
-        """Limit everything inside to one thread: threads that wait for each other take CPU time, too."""
-        before, self.threads = self.threads, 1
+        """Limit everything inside to one thread, and wait for the core.
+
+        Threads that wait for each other take CPU time, too, and so does a shared core.
+        """
+        before = self.threads, self.recorder.core
+        self.threads, self.recorder.core = 1, self.core
         try:
             with threads_limited([*filter(is_in_use, self.backends)], 1):
                 yield
         finally:
-            self.threads = before
+            self.threads, self.recorder.core = before
 
     def opened(self, window: Window) -> None:
         """Remember a new window. Raises UsageError if nobody would judge its numbers."""

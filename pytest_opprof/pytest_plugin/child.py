@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from ..errors import UsageError
-from ..machine.cpu_core import LOOKING_PATIENCE_S, Core
+from ..machine.cpu_core import LOOKING_PATIENCE_S, PATIENCE_S, Core
 from ..processes.collection import Collection, SideTest
 from ..processes.parent import Parent, why
 from ..processes.pool import Measured, Request
@@ -69,7 +69,9 @@ class Fresh:
             self._config.stash[OPS_ONLY] = request.ops_only
             self._config.stash[SLOW] = request.slow
             self._config.stash[ANEW] = request.anew
-            self._config.stash[CORE] = Core(request.best_ns or math.inf, LOOKING_PATIENCE_S)
+            # Up to six requests look at a coarse time.
+            patience_s = PATIENCE_S if request.one_thread else LOOKING_PATIENCE_S
+            self._config.stash[CORE] = Core(request.best_ns or math.inf, patience_s)
             found = [items[test] for test in request.tests if test in items]
             answers = {test: self._missing(test) for test in request.tests if test not in items}
             # pytest tears down all that the node after an item does not need. This node keeps the module's fixtures for

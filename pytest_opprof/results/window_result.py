@@ -395,7 +395,8 @@ def coarse_of(profile: OpProfile) -> Coarse | None:
     """Return the coarse time of a profile; None without CPU times."""
     waited = profile.wait_ns or (0,) * profile.steps
     wall = [max(host - wait, 0) for host, wait in zip(profile.host_ns, waited)]
-    return Coarse.of([cpu for cpu, _ in profile.cpu_ns], [thread for _, thread in profile.cpu_ns], wall)
+    cpu, thread = ([each[side] for each in profile.cpu_ns] for side in (0, 1))
+    return Coarse.of(cpu, thread, wall, profile.yardstick_ns)
 
 
 def open_trace(path: str) -> str:

@@ -10,11 +10,12 @@ import pytest
 from ...baselines.entry import WindowBaseline
 from ...baselines.store import Store
 from ...errors import BackendError, BaselineError
+from ...machine.cpu_core import YARDSTICK
 from ...machine.identity import machine, with_python
 from ...machine.load import Watch
 from ...measure.plan import Settings
 from ...processes.pool import Answer, Pool, TimeLimit
-from ...processes.this_run import say
+from ...processes.this_run import CORE, say
 from ...profile.timings import works_on_host
 from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
@@ -54,14 +55,14 @@ class _Suspect:
     """The first time of each fresh process."""
     has_later: bool = False
     """Whether one of them ran the test twice."""
-    lost: str = ""
 
     def over(self, seen: Sequence[Coarse]) -> Slower | None:
         return slower(self.base, together(seen), wall=True, elsewhere=self.elsewhere) if seen else None
 
-    def slower(self, wall: bool = True) -> Slower | None:
+    def slower(self, *, wall: bool = True, shared: bool = False) -> Slower | None:
         base = self.base if self.has_later else self.base.at_first
-        return slower(base, together(self.seen), wall=wall, elsewhere=self.elsewhere) if self.seen else None
+        seen = together(self.seen) if self.seen else None
+        return seen and slower(base, seen, wall=wall, elsewhere=self.elsewhere, shared=shared)
 
     def slower_at_first(self) -> Slower | None:
         return slower(self.base.at_first, together(self.first), wall=False, elsewhere=self.elsewhere)
@@ -91,6 +92,10 @@ class Coarsely:
         run twice. A first run that compiles or imports, as in the baseline, may hide a later one that became slower.
         """
         was_first, self._is_first = self._is_first, False
+        core = self._config.stash.get(CORE, None)
+        if core:
+            seen = [each.yardstick_ns for window in windows if (each := window.numbers.coarse) and each.yardstick_ns]
+            core.best_ns = min([core.best_ns, *seen])
         found, suspects, hidden_ones = list[JudgedWindow](), dict[str, _Suspect](), dict[str, _Suspect]()
         for window in windows:
             now, known = window.numbers.coarse, self._base(test, window)
@@ -127,9 +132,9 @@ class Coarsely:
             suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
         if not suspects:
             return found
-        why, busy = self._look(test, windows, suspects)
+        why, busy, is_shared = self._look(test, windows, suspects)
         return [
-            self._concluded(test, window, suspects[window.name], why, busy, was_first)
+            self._concluded(test, window, suspects[window.name], why, busy, is_shared, was_first)
             if window.name in suspects
             else window
             for window in found
@@ -150,9 +155,9 @@ class Coarsely:
 
     def _look(
         self, test: TestRun, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
-    ) -> tuple[str, str]:
-        """Measure *suspects* in fresh processes; return why that failed, and who else used the machine."""
-        busy = _IN_PARALLEL if self._is_parallel else ""
+    ) -> tuple[str, str, bool]:
+        """Measure *suspects* in fresh processes; return why that failed, who else used the machine, and if in all."""
+        busy, quiet = "", 0
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
 
         def is_enough(answer: Answer) -> bool:
@@ -160,7 +165,7 @@ class Coarsely:
 
         for number in range(PROCESSES):
             if why := self._limit.reached:
-                return why, busy
+                return why, busy, not quiet
             if not number:
                 what = f"takes longer than its baseline; re-running it in up to {PROCESSES} fresh processes to confirm"
                 say(self._config, f"opprof: {test.id} {what}")
@@ -169,20 +174,31 @@ class Coarsely:
                 try:
                     answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
                 except BackendError as error:
-                    return str(error), busy
-            busy = busy or ("" if self._settings.noise == "ignore" else watch.busy())
+                    return str(error), busy, not quiet
+            disturbed = _IN_PARALLEL if self._is_parallel else ""
+            if self._settings.noise != "ignore":
+                disturbed = disturbed or watch.busy() or self._slow_core(answers)
+            busy, quiet = busy or disturbed, quiet + (not disturbed)
             for name, suspect in suspects.items():
                 times = [time for answer in answers for time in self._of(answer, name)]
                 if not times:
                     is_open = any(name in answer.windows for answer in answers)
                     lost = "coverage or a debugger traces them, too" if is_open else "the window was not opened there"
-                    return answers[-1].why or lost, busy
+                    return answers[-1].why or lost, busy, not quiet
                 suspect.seen.append(together(times))
                 suspect.first += times[:1]
                 suspect.has_later |= len(times) > 1
             if not any(each.slower() for each in suspects.values()):
                 break
-        return "", busy
+        return "", busy, not quiet
+
+    def _slow_core(self, answers: Sequence[Answer]) -> str:
+        """Return in words that the core was slower than at its best; empty if it was not, or nobody knows."""
+        times = [each for answer in answers for name in answer.windows for each in self._of(answer, name)]
+        seen = [each.yardstick_ns for each in times if each.yardstick_ns]
+        core = self._config.stash.get(CORE, None)
+        longer = min(seen) / core.best_ns if core and seen else 0
+        return f"a fixed piece of work takes x{longer:.3g} as long as at best" if longer > YARDSTICK else ""
 
     def _sleeps_more(self, test: TestRun, window: JudgedWindow) -> bool:
         kept = self._store.functions(window.environment, *test.where, window.name)
@@ -193,10 +209,18 @@ class Coarsely:
         return [entry.coarse[self._machine]] if entry and self._machine in entry.coarse else []
 
     def _concluded(
-        self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
+        self,
+        test: TestRun,
+        window: JudgedWindow,
+        suspect: _Suspect,
+        why: str,
+        busy: str,
+        is_shared: bool,
+        was_first: bool,
     ) -> JudgedWindow:
+        """Return a window with the verdict on a *suspect*; *is_shared*: all its processes shared the machine."""
         assert window.diff is not None  # without a diff it would be no suspect
-        found = suspect.slower(wall=not busy or self._sleeps_more(test, window))
+        found = suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=is_shared)
         if why and (found or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -252,6 +253,43 @@ def test_wall_time_on_a_busy_machine_has_no_verdict_and_cpu_time_has(
     said = f"times not judged, wall time: 220 ms (baseline: 12 ms), x18.3, unreliable while {busy}: *"
     result.stdout.fnmatch_lines([said, "*1 too noisy to judge*"])
     slower(flags=("--opprof-noise=warn",)).assert_outcomes(failed=1)
+
+
+_BUSY = "other processes used 1.0 of 2 cores: make (pid 7) 1.0 cores"
+
+
+def _at_a_speed_of(look: Answer, yardstick_ns: int) -> Answer:
+    (entry,) = look.windows.values()
+    took = {name: replace(each, yardstick_ns=yardstick_ns) for name, each in entry.coarse.items()}
+    return replace(look, windows={"body": replace(entry, coarse=took)})
+
+
+@pytest.mark.parametrize(
+    ("busy", "outcome"),
+    [([_BUSY], "too noisy"), ([_BUSY, "", _BUSY], "1 slower"), ([""], "1 slower")],
+    ids=["in all three", "in two", "in none"],
+)
+def test_a_time_that_a_shared_core_explains_has_no_verdict_unless_one_process_was_in_quiet(
+    slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch, busy: list[str], outcome: str
+) -> None:
+    said = iter(busy * 3)
+    monkeypatch.setattr(Watch, "busy", lambda watch: next(said))
+    result = slower(look(30), cpu=30, flags=("--opprof-noise=warn",))
+    result.stdout.fnmatch_lines([f"opprof: 1 test measured, 0 ok, *{outcome}*"])
+    if outcome == "too noisy":
+        line = f"times not judged, CPU time: 30 ms (baseline: 12 ms), x2.5, unreliable while {_BUSY}: *"
+        result.stdout.fnmatch_lines([line])
+
+
+def test_a_time_that_a_slow_core_explains_has_no_verdict(
+    slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "yardstick_ns", lambda: 10_000)
+    result = slower(_at_a_speed_of(look(30), 16_000), cpu=30, flags=("--opprof-noise=warn",))
+    result.assert_outcomes(passed=1)
+    why = "unreliable while a fixed piece of work takes x1.6 as long as at best"
+    result.stdout.fnmatch_lines([f"times not judged, CPU time: 30 ms (baseline: 12 ms), x2.5, {why}: *"])
+    slower(_at_a_speed_of(look(30), 10_900), cpu=30, flags=("--opprof-noise=warn",)).assert_outcomes(failed=1)
 
 
 def test_a_wait_beside_other_tests_has_no_verdict_and_cpu_time_has(
@@ -527,7 +565,7 @@ def test_a_budget_over_a_body_without_an_op_is_still_an_error(pytester: pytest.P
 REAL = """
 import pytest, time
 import numpy as np
-@pytest.mark.opprof
+@pytest.mark.opprof(python=False)
 def test_a():
     np.add(np.ones(3), 1)
     {more}
