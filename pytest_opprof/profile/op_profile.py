@@ -375,7 +375,10 @@ class OpProfile:
         self, name: str, aliases: Mapping[str, str] | None, known: Collection[str], counted_only: bool
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Return the events that *name* means in the step with most calls of it, and the number of calls of each."""
-        mask, every_event, _ = self._asked(name, aliases, known)
+        if counted_only and name in self.op_names:  # events of another op may have its name in the framework
+            mask, every_event = _events_of(self._by_op, name.__eq__), False
+        else:
+            mask, every_event, _ = self._asked(name, aliases, known)
         weights = self.columns.events if every_event and not counted_only else self.columns.counted
         by_step = self._per_step(mask, weights)
         return (mask & (self.columns.step == by_step.index(max(by_step))) if by_step else mask), weights
