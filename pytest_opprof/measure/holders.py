@@ -62,10 +62,15 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
             if named:
                 kind = _cache(at) if isinstance(at, LRU_CACHE) else type(at).__name__
                 found = Holder(named, "" if at is thing else kind, container)
-                if id(owner) not in new or isinstance(owner, FrameType):
+                if id(owner) not in new:
                     return found
                 spare = spare if spare.name else found
-        between = [each for each in referrers if id(each) not in containers and not isinstance(each, FrameType)]
+        # A frame of the call has ended, so a traceback keeps it, and something else that.
+        between = [
+            each
+            for each in referrers
+            if id(each) not in containers and (id(each) in new or not isinstance(each, FrameType))
+        ]
         containers |= dict.fromkeys(map(id, between), container)
         following += between
         following.sort(key=lambda each: id(each) in new)  # older ones come first

@@ -13,7 +13,7 @@ import tracemalloc
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,6 +38,8 @@ LEAST_BLOCKS: Final = 100
 _FRAMES: Final = 16
 # The most calls for filling caches.
 _MOST_FILLING: Final = 50
+# More weak references than this pandas removes when their objects are dead; its first threshold is 500.
+_MOST_DEAD: Final = 1_000
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 5
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
@@ -105,11 +107,12 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
         grown = {kind: number for kind, number in grown.items() if not issubclass(kind, _WEAK)}
         objects |= {_name(kind): number for kind, number in sorted(grown.items(), key=lambda each: _rank(each[0]))}
         if grown:
-            where += _held(call, min(grown, key=_rank))
-        elif not are_weak:
+            where += _held(call, grown)
+        else:
             # Numbers, strings and arrays are tracked by no collector, but the list that keeps them grows. A dict of
             # such things is not tracked itself, and is found by its referrers: in a second pass, as that takes longer.
-            for held_by, kind, number in _grown_containers(call, False) or _grown_containers(call, True):
+            in_containers = _grown_containers(call, False)
+            for held_by, kind, number in in_containers or ([] if are_weak else _grown_containers(call, True)):
                 objects[kind] = objects.get(kind, 0) + number
                 where.append(f"held by {held_by}")
     # Strings and numbers whose references a C function counts wrongly: nothing holds them.
@@ -218,35 +221,46 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
     return found
 
 
-def _held(call: Callable[[], object], kind: type) -> Iterator[str]:
-    """Yield the holder of an object of a *kind* that a call leaves behind, and the lines that made the leftovers."""
-    snapshot, left = _after(call)
+def _held(call: Callable[[], object], kinds: Collection[type]) -> Iterator[str]:
+    """Yield the holder of an object of *kinds* that a call leaves behind, and the lines that made such objects."""
+    traces, left = _after(call, kinds)
+    kind = min(kinds, key=_rank)
     made = [each for each in left if type(each) is kind]
     if made:
         found = holder(made[-1], [made], left)
         if held_by := str(found) or autograd_graph():
             yield f"held by {held_by}{_grows(found.container, call)}"
-    yield from _made_at(snapshot)
+    yield from _made_at(traces)
 
 
-def _after(call: Callable[[], object]) -> tuple[tracemalloc.Snapshot | None, list[Any]]:
-    """Return the memory that a *call* leaves, None if the program traces it itself, and the objects."""
+_Traces = list[tuple[Sequence[tracemalloc.Frame], int]]
+
+
+def _after(call: Callable[[], object], kinds: Collection[type] = ()) -> tuple[_Traces, list[Any]]:
+    """Return where a *call* made what it leaves, with sizes, and the objects; nowhere if the program traces it itself.
+
+    Only where it made objects of some *kinds*, if these are known: a type's cache is larger than its first object.
+    """
     with _older_objects_apart():
         with traced(_FRAMES) as is_ours:
             call()
             gc.collect()
-            snapshot = tracemalloc.take_snapshot() if is_ours else None
-        return snapshot, gc.get_objects()
+            left = gc.get_objects()
+            made = [tracemalloc.get_object_traceback(each) for each in left if type(each) in kinds] if is_ours else []
+            traces: _Traces = [(each, 1) for each in made if each]
+            if is_ours and not traces:
+                traces = [(each.traceback, each.size) for each in tracemalloc.take_snapshot().traces]
+        return traces, left
 
 
-def _made_at(snapshot: tracemalloc.Snapshot | None) -> Iterator[str]:
+def _made_at(traces: _Traces) -> Iterator[str]:
     """Yield the lines that made the leftovers of a call."""
     lines = Counter[str]()
-    for trace in snapshot.traces if snapshot else ():
-        files = [frame.filename for frame in trace.traceback]  # the oldest first
+    for frames, size in traces:
+        files = [frame.filename for frame in frames]  # the oldest first
         inside = len(files) - files[::-1].index(__file__) if __file__ in files else 0
-        if line := line_of(trace.traceback[inside:]):
-            lines[line] += trace.size
+        if line := line_of(frames[inside:]):
+            lines[line] += size
     if lines:
         yield "made at " + ", ".join(line for line, _ in lines.most_common(_LINES))
 
@@ -266,10 +280,22 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
     found = []
     for each, _, more in grown:
         newest = list(each.values() if isinstance(each, dict) else each)[-more:]
-        if not all(isinstance(one, _WEAK) for one in newest) and (by := holder(each, [sizes, grown])).name:
+        are_weak = all(isinstance(one, _WEAK) for one in newest)
+        if (not are_weak or _is_never_cleared(each, call)) and (by := holder(each, [sizes, grown])).name:
             held_by = f"{by.name} ({by.kind or type(each).__name__}){_grows(each, call)}"
             found.append((held_by, _name(type(newest[-1])), more))
     return found
+
+
+def _is_never_cleared(container: Any, call: Callable[[], object]) -> bool:
+    """Return True if a *container* of weak references grows on and on: nobody removes those of dead objects."""
+    size = len(container)
+    for _ in range(_MOST_FILLING):
+        before = len(container)
+        call()
+        if len(container) <= before or len(container) - size >= _MOST_DEAD:
+            break
+    return len(container) - size >= _MOST_DEAD
 
 
 def _grows(container: Any, call: Callable[[], object]) -> str:

@@ -264,7 +264,7 @@ class Judging:
     def _looked_at(self, test: TestRun, windows: list[JudgedWindow], afresh: bool) -> tuple[list[JudgedWindow], bool]:
         """Re-check windows with extra calls in another process; return them updated, and whether it agrees."""
         looks, why = self.looks.at(
-            test, "ran more ops than its baseline; re-running it in a fresh process to confirm", 2, afresh
+            test, "does more than its baseline; re-running it in a fresh process to confirm", 2, afresh
         )
         judged = partial(with_looks, looks, why, test.plan.tolerances)
         found = self._each(test, windows, lambda window: window.does_more, judged)

@@ -223,7 +223,7 @@ class Measuring:
         if is_body:  # after the calls were counted: caches that these runs fill make fewer of them
             fails_again = any(each.fails_again for each in measurement.python.values())
             of_body = by_default.get(BODY)
-            is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds  # of which the mark is
+            is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds
             body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
             body.look_for_leaks(call, measurement)
 

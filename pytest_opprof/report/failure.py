@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, open_trace, titled
+from ..units import plural
+from ..verdict.quantities import is_fact
 from .accepting import Accepting
 from .colours import TextLine
 from .escaping import terminal
@@ -17,6 +19,8 @@ from .where import where
 
 _COLD = "measured once, cold; with opprof(rounds=10) the fastest round counts, after a warm-up"
 _CAUSES = 3
+# The most ops with a line of their own above the table: a test of jumanji failed for 27.
+_OPS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
     for window in broken:
         what = "op budget exceeded" if window.budget else "op regression" if window.is_worse else "ranks differ"
         lines.append(TextLine(style.write(f"{what}: {titled(test, window.name)}  [{window.environment}]"), "title"))
-        lines += [TextLine(style.write(f"  {each}"), "neither" if each.adds else "worse") for each in window.told]
+        lines += _findings(window, shown)
         lines += [TextLine(style.write(f"  ({window.looked})"))] if window.looked else []
         if window.name != BODY and len(set(window.numbers.total.calls)) > 1:
             often = window.numbers.rounds
@@ -71,6 +75,18 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
         said = style.write(f"to accept this change: {', then '.join(step.text for step in steps)}")
         lines += [TextLine(""), TextLine(said, "command")]
     return lines
+
+
+def _findings(window: JudgedWindow, shown: Shown) -> Iterator[TextLine]:
+    """Yield the lines of all findings but those of many more ops, which the table has."""
+    told = window.told
+    of_ops = [each for each in told if each.op is not None and not is_fact(each.op) and not each.breaks_budget]
+    left_out = [] if shown.every_op else of_ops[_OPS:]
+    for each in told:
+        if left_out and each is left_out[0]:
+            yield TextLine(f"  ... and {plural(len(left_out), 'more op')} ({shown.more})")
+        if not any(each is other for other in left_out):
+            yield TextLine(shown.style.write(f"  {each}"), "neither" if each.adds else "worse")
 
 
 def cause(windows: Iterable[JudgedWindow]) -> str:

@@ -51,7 +51,7 @@ _MOST_CALLS = 0.5
 _REASONS = 3
 # The quantities that a leak adds to.
 _HELD = ("held_memory", "held_each_round", "leaked_memory")
-DEPENDS = "so the difference comes from tests that ran before"
+DEPENDS = "so the difference comes from tests that ran before, or varies"
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,9 +185,7 @@ class Slower:
         return Work(Verdict.SLOWER, self.text, self.number(*more))
 
 
-def slower(
-    base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False, shared: bool = False
-) -> Slower | None:
+def slower(base: Coarse, now: Coarse, *, wall: bool, elsewhere: bool = False, shared: bool = False) -> Slower | None:
     """Return the time that exceeds its limit in the fastest of all processes, CPU time first; None if none does.
 
     *wall*: whether to judge wall time, which needs a quiet machine; *elsewhere*: *base* is from another machine;

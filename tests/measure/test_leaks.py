@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
@@ -18,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from pytest_opprof.measure.holders import relative
 from pytest_opprof.measure.leaks import CALLS, LEAST_BLOCKS, LEAST_BYTES, LEAST_EQUAL_BYTES, WARMUPS, Left, left_by
 
 
@@ -355,6 +357,59 @@ def test_the_line_at_which_a_list_grows_is_named_also_where_another_made_the_thi
     for thing in (Handler, lambda: 1e6 + len(ENGINE.handlers)):
         (held, *_) = [each for each in left_by(lambda thing=thing: keep(thing())).where if "which grows" in each]  # type: ignore[misc]
         assert held.endswith(f"test_leaks.py:{line}")
+
+
+@pytest.mark.slow
+def test_weak_references_to_dead_objects_are_a_leak_if_nobody_removes_them() -> None:
+    """asgiref's `Local` kept one for each context."""
+
+    def remember() -> None:
+        ENGINE.handlers += [weakref.ref(Handler()) for _ in range(50)]
+
+    left = left_by(remember)
+    assert left.objects == {"weakref.ReferenceType": 50}
+    line = remember.__code__.co_firstlineno + 1
+    assert left.where == (f"held by Engine.handlers (list), which grows at {relative(__file__)}:{line}",)
+
+
+@pytest.mark.slow
+def test_weak_references_that_are_removed_at_a_threshold_are_no_leak() -> None:
+    def remember() -> None:
+        ENGINE.handlers += [weakref.ref(Handler()) for _ in range(50)]
+        if len(ENGINE.handlers) > 500:
+            ENGINE.handlers[:] = [each for each in ENGINE.handlers if each() is not None]  # type: ignore[operator]
+
+    assert left_by(remember) == Left({})
+
+
+@pytest.mark.slow
+def test_a_frame_of_the_call_that_an_error_keeps_is_not_the_holder() -> None:
+    """trio: a dict keeps tasks, whose errors keep the frames that raised them."""
+
+    def fails() -> None:
+        handler = Handler()
+        raise KeyError(handler)
+
+    def remember() -> None:
+        try:
+            fails()
+        except KeyError as error:
+            ENGINE.handlers.append(error)
+
+    assert left_by(remember).where[0].startswith("held by Engine.handlers (list), which grows at ")
+
+
+@pytest.mark.slow
+def test_the_line_that_made_an_object_is_named_and_not_one_that_allocated_more() -> None:
+    sizes: list[int] = []
+
+    def remember() -> None:
+        handler = Handler()
+        sizes.extend(range(len(sizes) + 10_000, len(sizes) + 12_000))
+        ENGINE.handlers.append(handler)
+
+    line = remember.__code__.co_firstlineno + 1
+    assert left_by(remember).where[1] == f"made at {relative(__file__)}:{line}"
 
 
 @pytest.mark.slow

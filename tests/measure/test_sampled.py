@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 from collections.abc import Sequence
 from itertools import count
@@ -89,3 +91,19 @@ def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes
         "69% of the time is at copy.py:2",
         "22% of the time is at copy.py:1",
     ]
+
+
+def searches_and_writes(sampler: Sampler, file: int) -> None:
+    pattern, text = re.compile("a+b"), "a" * 700
+    while sampler.looks < 100:
+        pattern.search(text)  # the work
+        os.write(file, b"a")
+
+
+def test_the_time_is_not_at_the_lines_that_give_up_pythons_lock() -> None:
+    """A parser searches for milliseconds and writes in microseconds, but only the writes release the lock."""
+    file = os.open(os.devnull, os.O_WRONLY)
+    with Sampler(Shown(HERE.parents[1])) as sampler:
+        searches_and_writes(sampler, file)
+    os.close(file)
+    assert "`pattern.search(text)  # the work`" in next(sampler.lines())

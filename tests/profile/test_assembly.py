@@ -73,3 +73,12 @@ def test_live_ops_are_told_apart_by_their_dtypes_as_those_of_files_are() -> None
 def test_a_profile_of_which_nothing_was_recorded_is_empty() -> None:
     assert profile_of([]).is_empty
     assert not profile_of([("Add", 1)]).is_empty
+
+
+def test_lines_of_an_op_are_not_those_of_another_op_with_its_name_in_the_framework() -> None:
+    """jumanji: 108 calls of the op ``reduce`` and 17 of ReduceSum, which XLA calls reduce, too."""
+    keys = [OpKey("reduce", "reduce"), OpKey("ReduceSum", "reduce")]
+    profile = built(ENVIRONMENT, [10], Part(keys, columns(0, 1, 1)))
+    assert [(each.op, each.calls) for each in profile.ops] == [("ReduceSum", (2,)), ("reduce", (1,))]
+    assert profile.sites("reduce", counted_only=True) == {(None, ""): 1}
+    assert profile.sites("reduce") == {(None, ""): 3}  # a budget limits all events of that name

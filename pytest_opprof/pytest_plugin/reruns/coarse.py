@@ -61,8 +61,9 @@ class _Suspect:
 
     def slower(self, *, wall: bool = True, shared: bool = False) -> Slower | None:
         base = self.base if self.has_later else self.base.at_first
-        seen = together(self.seen) if self.seen else None
-        return seen and slower(base, seen, wall=wall, elsewhere=self.elsewhere, shared=shared)
+        if not self.seen:
+            return None
+        return slower(base, together(self.seen), wall=wall, elsewhere=self.elsewhere, shared=shared)
 
     def slower_at_first(self) -> Slower | None:
         return slower(self.base.at_first, together(self.first), wall=False, elsewhere=self.elsewhere)

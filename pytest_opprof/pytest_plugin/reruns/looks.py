@@ -31,6 +31,7 @@ CONFIRMING_S = 60
 _SHOWN = 3
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
+_OF_MEMORY = ("memory", "host memory")
 _OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
 
 
@@ -182,7 +183,7 @@ def _without_first_uses(
     assert window.diff is not None  # without a diff nothing would be worse
     worse = [row.op for row in window.diff.rows if row.verdict.does_more]
     # Garbage collection begins at another time in a repeat, which moves a peak.
-    kept = {op for op in worse if op in certain or (op in FACTS and FACTS[op].needs == "memory")}
+    kept = {op for op in worse if op in certain or (op in FACTS and FACTS[op].needs in _OF_MEMORY)}
     once = tuple(op for op in worse if op not in repeated and op not in kept)
     if not any(op in repeated and repeated[op].is_regression for op in worse):
         return window
