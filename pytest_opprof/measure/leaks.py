@@ -1,8 +1,9 @@
 """Find leaks of each call of a body: objects, memory, threads, files and processes that grow with every call.
 
 Tried on 1,414 tests of pandas, SciPy, scikit-learn and astropy: no type that Python's collector tracks grows in each of
-four calls, except weak references (in 291 tests of pandas, a list that its copy-on-write clears at thresholds). Weak
-references alone are therefore no leak. Growth that ends, such as a filling cache, is none either.
+four calls, except weak references (in 291 tests of pandas, a list that its copy-on-write clears at thresholds). So weak
+references alone are a leak only where their container grows on and on (asgiref's `Local`). Growth that ends, such as a
+filling cache, is none either.
 """
 
 from __future__ import annotations
@@ -247,7 +248,7 @@ def _after(call: Callable[[], object], kinds: Collection[type] = ()) -> tuple[_T
             gc.collect()
             left = gc.get_objects()
             made = [tracemalloc.get_object_traceback(each) for each in left if type(each) in kinds] if is_ours else []
-            traces: _Traces = [(each, 1) for each in made if each]
+            traces: _Traces = [(each, 1) for each in made if each and _line(each)]
             if is_ours and not traces:
                 traces = [(each.traceback, each.size) for each in tracemalloc.take_snapshot().traces]
         return traces, left
@@ -257,12 +258,15 @@ def _made_at(traces: _Traces) -> Iterator[str]:
     """Yield the lines that made the leftovers of a call."""
     lines = Counter[str]()
     for frames, size in traces:
-        files = [frame.filename for frame in frames]  # the oldest first
-        inside = len(files) - files[::-1].index(__file__) if __file__ in files else 0
-        if line := line_of(frames[inside:]):
+        if line := _line(frames):
             lines[line] += size
     if lines:
         yield "made at " + ", ".join(line for line, _ in lines.most_common(_LINES))
+
+
+def _line(frames: Sequence[tracemalloc.Frame]) -> str:
+    files = [frame.filename for frame in frames]  # the oldest first
+    return line_of(frames[len(files) - files[::-1].index(__file__) if __file__ in files else 0 :])
 
 
 def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple[str, str, int]]:
@@ -278,24 +282,37 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
         call()
         grown = [(each, len(each), min(more, len(each) - size)) for each, size, more in grown if len(each) > size]
     found = []
+    weak = [(each, more) for each, _, more in grown if all(isinstance(one, _WEAK) for one in _newest(each, more))]
+    cleared = {id(each) for each, _ in weak} - _never_cleared(weak, call)
     for each, _, more in grown:
-        newest = list(each.values() if isinstance(each, dict) else each)[-more:]
-        are_weak = all(isinstance(one, _WEAK) for one in newest)
-        if (not are_weak or _is_never_cleared(each, call)) and (by := holder(each, [sizes, grown])).name:
+        newest = _newest(each, more)
+        if id(each) not in cleared and (by := holder(each, [sizes, grown, weak])).name:
             held_by = f"{by.name} ({by.kind or type(each).__name__}){_grows(each, call)}"
             found.append((held_by, _name(type(newest[-1])), more))
     return found
 
 
-def _is_never_cleared(container: Any, call: Callable[[], object]) -> bool:
-    """Return True if a *container* of weak references grows on and on: nobody removes those of dead objects."""
-    size = len(container)
+def _newest(container: Any, number: int) -> list[Any]:
+    return list(container.values() if isinstance(container, dict) else container)[-number:]
+
+
+def _never_cleared(weak: Sequence[tuple[Any, int]], call: Callable[[], object]) -> set[int]:
+    """Return those containers of weak references, by id, that grow on and on: nobody removes those of dead objects.
+
+    *weak* has the growth of each with a call. One that grows too slowly to tell in `_MOST_FILLING` calls is left out.
+    """
+    wanted = [(each, len(each) + _MOST_DEAD) for each, more in weak if more * _MOST_FILLING >= _MOST_DEAD]
+    found = set[int]()
     for _ in range(_MOST_FILLING):
-        before = len(container)
-        call()
-        if len(container) <= before or len(container) - size >= _MOST_DEAD:
+        if not wanted:
             break
-    return len(container) - size >= _MOST_DEAD
+        before = [len(each) for each, _ in wanted]
+        call()
+        found |= {id(each) for each, enough in wanted if len(each) >= enough}
+        wanted = [
+            (each, enough) for (each, enough), size in zip(wanted, before) if size < len(each) and id(each) not in found
+        ]
+    return found
 
 
 def _grows(container: Any, call: Callable[[], object]) -> str:

@@ -49,7 +49,7 @@ class Settings:
     sites: bool
     """Whether each window records source lines."""
     python: bool | None
-    """Whether calls of Python functions are counted, in one more round; None: only for marked bodies without ops."""
+    """Whether calls of Python functions are counted, in one more round; None: only for marked bodies with few ops."""
     sites_show: tuple[str, ...]
     sites_hide: tuple[str, ...]
     update: Update

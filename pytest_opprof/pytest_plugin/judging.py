@@ -200,8 +200,8 @@ class Judging:
             processes=runs,
             limits=[limit for limit, _ in limits],
         )
-        # With few ops these are measured though nobody asks, and are most of the evidence of its work.
-        lacks_calls = base is None or (PYTHON_CALLS in base.facts and profile.shows_little and plan.python is not False)
+        # A run counts what its baseline has, though nobody asks.
+        lacks_calls = base is None or (PYTHON_CALLS in base.facts and plan.python is not False)
         if plan.python or lacks_calls:
             if python is not None and python.uncounted:
                 report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")

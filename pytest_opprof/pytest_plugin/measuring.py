@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from ..baselines.store import Store
-from ..errors import BackendError, OpprofError, UsageError
+from ..errors import BackendError, BaselineError, OpprofError, UsageError
 from ..frameworks.live.registry import load, load_all
 from ..machine.allocator import keep_memory
 from ..machine.identity import machine
@@ -29,6 +29,7 @@ from ..results.plain import plain
 from ..results.window_result import BODY, coarse_of
 from ..units import plural
 from ..verdict.coarse import Coarse
+from ..verdict.quantities import PYTHON_CALLS
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
 from .body import Call
@@ -251,14 +252,25 @@ class Measuring:
         return {name: each.with_lines(found[name]) for name, each in counted.items() if name in found}
 
     def _counted_by_default(self, test: TestRun, measurement: Measurement) -> Mapping[str, Window]:
-        """Return the windows in which Python calls are counted unless the user forbids it: those that show few ops.
+        """Return the windows in which Python calls are counted unless the user forbids it.
 
-        No window if the body cannot run twice, because the user did not ask for these.
+        An update and a comparison of revisions count in those that show few ops, and a run in those whose baseline has
+        such calls. No window if the body cannot run twice, because the user did not ask for these.
         """
         if not test.plan.marked or _why_uncountable(test, self._settings) or body.why_not_again(test):
             return {}
         windows = measurement.windows
-        return {each.name: each for each in windows if not each.unfinished and each.profile.shows_little}
+        return {each.name: each for each in windows if not each.unfinished and self._is_counted(test, each)}
+
+    def _is_counted(self, test: TestRun, window: Window) -> bool:
+        profile = window.profile
+        if profile.is_empty or self._settings.against:
+            return profile.shows_little
+        with suppress(BaselineError):  # reported where it is judged
+            base = self._store.entry(profile.environment, *test.where, window.name)
+            if base and PYTHON_CALLS in base.facts:
+                return True
+        return bool(self._settings.update) and profile.shows_little
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the judged windows; may run the body of *call* once more."""

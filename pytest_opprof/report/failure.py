@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ..profile.environment import Environment
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, open_trace, titled
-from ..units import plural
 from ..verdict.quantities import is_fact
 from .accepting import Accepting
 from .colours import TextLine
@@ -80,12 +79,15 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
 def _findings(window: JudgedWindow, shown: Shown) -> Iterator[TextLine]:
     """Yield the lines of all findings but those of many more ops, which the table has."""
     told = window.told
-    of_ops = [each for each in told if each.op is not None and not is_fact(each.op) and not each.breaks_budget]
-    left_out = [] if shown.every_op else of_ops[_OPS:]
-    for each in told:
-        if left_out and each is left_out[0]:
-            yield TextLine(f"  ... and {plural(len(left_out), 'more op')} ({shown.more})")
-        if not any(each is other for other in left_out):
+    of_ops = [at for at, each in enumerate(told) if each.op and not is_fact(each.op) and not each.breaks_budget]
+    ops = [at for at in of_ops if not told[at].ops]  # the others say that one line asks for several
+    first = len(told) if shown.every_op or len(ops) <= _OPS + 1 else ops[_OPS]
+    if first - 1 in of_ops and told[first - 1].ops:
+        first -= 1
+    for at, each in enumerate(told):
+        if at == first:
+            yield TextLine(f"  ... and {len(ops) - _OPS} more ops, in the table")
+        if at < first or at not in of_ops:
             yield TextLine(shown.style.write(f"  {each}"), "neither" if each.adds else "worse")
 
 

@@ -75,7 +75,7 @@ class Coarse:
     threaded: bool = False
     """Whether other threads than the test's own, or processes, used CPU time; part of it may be spinning."""
     yardstick_ns: int = 0
-    """The time of a fixed piece of work before a round, at best; 0: unknown. No baseline keeps it."""
+    """The time of a fixed piece of work before a round, on average; 0: unknown. No baseline keeps it."""
     first: Coarse | None = None
     """In a baseline, the time of the first run in a process, if a later run takes clearly less: that first run imports,
     compiles or fills a cache."""
@@ -97,7 +97,8 @@ class Coarse:
         cpu, thread, wall = (rounded(sum(each) / len(cpu_ns)) for each in (cpu_ns, thread_ns, wall_ns))
         wall = max(wall, thread)  # waiting of several threads can exceed the test's own work
         is_threaded = cpu - thread > max(_THREADED * cpu, _THREADED_NS)
-        return cls((cpu, cpu), (wall, wall), threaded=is_threaded, yardstick_ns=min(yardstick_ns, default=0))
+        yardstick = round(sum(yardstick_ns) / len(yardstick_ns)) if yardstick_ns else 0
+        return cls((cpu, cpu), (wall, wall), threaded=is_threaded, yardstick_ns=yardstick)
 
     @property
     def at_first(self) -> Coarse:

@@ -344,7 +344,9 @@ def test_a_memory_peak_that_a_repeat_does_not_reach_is_kept_beside_a_change(
 def test_a_peak_of_the_host_is_no_op_that_a_repeat_does_not_run_again(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = "import pytest\n@pytest.mark.opprof\ndef test_a():\n    x = bytearray({})\n    [len('') for _ in range({})]\n"
+    body = (
+        "import pytest\n@pytest.mark.opprof\ndef test_a():\n    x = bytearray({})\n    [len('') for _ in range({})]\n"
+    )
     pytester.makepyfile(test_m=body.format(10**6, 20))
     suite("--opprof-update")
     pytester.makepyfile(test_m=body.format(2 * 10**6, 200))

@@ -528,6 +528,44 @@ def test_a_body_with_ops_is_counted_only_where_that_is_asked(
     assert "python_calls" not in str(window(pytester, ".json"))
 
 
+def with_ops(ops: int) -> str:
+    return "import numpy as np\n" + PLAIN.replace("    known", f"    for _ in range({ops}): np.abs(-1)\n    known")
+
+
+@pytest.mark.parametrize(("ops", "outcome"), [(1_000, "failed"), (1_001, "passed")])
+def test_a_body_with_few_ops_of_numpy_is_counted_by_an_update_and_by_runs_after_it(
+    pytester: pytest.Pytester, suite: Suite, once: None, confirmed: None, ops: int, outcome: str
+) -> None:
+    pytester.makepyfile(test_m=with_ops(ops), tokenizer=AT_ONCE)
+    suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    pytester.makepyfile(tokenizer=ONE_BY_ONE)
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.assert_outcomes(**{outcome: 1})
+    assert ("`to_ids` at tokenizer.py:5 calls" in result.stdout.str()) is (outcome == "failed")
+
+
+def test_calls_that_the_baseline_has_are_counted_beside_more_ops_than_few(
+    pytester: pytest.Pytester, suite: Suite, once: None, confirmed: None
+) -> None:
+    pytester.makepyfile(test_m=with_ops(990), tokenizer=AT_ONCE)
+    suite("--opprof-update", "--opprof-backend=numpy")
+    pytester.makepyfile(test_m=with_ops(1_010), tokenizer=ONE_BY_ONE)
+    result = suite("--opprof", "--opprof-backend=numpy")
+    result.stdout.fnmatch_lines(["  Abs: 1010 calls (baseline: 990)*", "  calls of Python functions: *"])
+
+
+def test_a_baseline_of_ops_that_has_no_calls_is_compared_without_them(
+    pytester: pytest.Pytester, suite: Suite, once: None
+) -> None:
+    pytester.makepyfile(test_m=with_ops(9), tokenizer=AT_ONCE)
+    suite("--opprof-update", "--opprof-backend=numpy", "--no-opprof-python")
+    pytester.makepyfile(tokenizer=ONE_BY_ONE)
+    suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
+    assert "python_calls" in window(pytester, ".json")["facts"]
+
+
 @pytest.mark.parametrize("no", ["--no-opprof-python", "-oopprof_python=false", "mark"])
 def test_counting_can_be_switched_off(pytester: pytest.Pytester, suite: Suite, once: None, no: str) -> None:
     source = TEST.replace("python=True", "python=False") if no == "mark" else PLAIN

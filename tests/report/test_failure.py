@@ -133,6 +133,16 @@ def test_an_op_that_broke_something_is_always_shown() -> None:
     assert "Cast" in text.split("share")[1]
 
 
+@pytest.mark.parametrize(("ops", "said"), [(13, ""), (14, "  ... and 2 more ops, in the table")])
+def test_at_most_twelve_ops_have_a_line_above_the_table(ops: int, said: str) -> None:
+    many: list[Launch] = [(f"mylib::op{number:02}", 1_000) for number in range(ops)]
+    window = report([], many)
+    above = message("t", [window]).split("\nop  ")[0].splitlines()
+    assert [line for line in above if "more ops" in line] == ([said] if said else [])
+    assert len([line for line in above if ": 1 call" in line]) == (12 if said else ops)
+    assert "more ops" not in message("t", [window], every_op=True).split("\nop  ")[0]
+
+
 def test_a_window_is_named_and_a_whole_test_is_not() -> None:
     text = message("test_m.py::test_a", [report(BASE, WORSE, name="prefill")])
     assert text.startswith("op regression: test_m.py::test_a window prefill  [fake 1, fake, async]")

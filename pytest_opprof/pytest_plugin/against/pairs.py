@@ -319,9 +319,12 @@ class Found:
     def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
         """Return a window with the Python functions of both sides, and their callers."""
         now, name = window.numbers.python, window.name
+        base = _python(self.first[0].reports.get(test, [])).get(name)
+        if now is None and base is not None and not base.uncounted:
+            why = f"{self._revision} runs few ops, and this more; --opprof-python counts on both sides"
+            return window.with_remark(f"calls of Python functions not compared: {why}")
         if now is None or now.uncounted:
             return window
-        base = _python(self.first[0].reports.get(test, [])).get(name)
         if base is None or base.uncounted:
             why = (
                 base.uncounted if base else f"{self._revision} did not count them; --opprof-python counts on both sides"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -176,10 +176,10 @@ class Coarsely:
                     answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
                 except BackendError as error:
                     return str(error), busy, not quiet
-            disturbed = _IN_PARALLEL if self._is_parallel else ""
-            if self._settings.noise != "ignore":
-                disturbed = disturbed or watch.busy() or self._slow_core(answers)
-            busy, quiet = busy or disturbed, quiet + (not disturbed)
+            is_ignored = self._settings.noise == "ignore"
+            parallel = _IN_PARALLEL if self._is_parallel else ""
+            disturbed = parallel or ("" if is_ignored else watch.busy() or self._slow_core(answers, suspects))
+            busy, quiet = busy or disturbed, quiet + (is_ignored or not disturbed)
             for name, suspect in suspects.items():
                 times = [time for answer in answers for time in self._of(answer, name)]
                 if not times:
@@ -193,12 +193,15 @@ class Coarsely:
                 break
         return "", busy, not quiet
 
-    def _slow_core(self, answers: Sequence[Answer]) -> str:
-        """Return in words that the core was slower than at its best; empty if it was not, or nobody knows."""
-        times = [each for answer in answers for name in answer.windows for each in self._of(answer, name)]
-        seen = [each.yardstick_ns for each in times if each.yardstick_ns]
-        core = self._config.stash.get(CORE, None)
-        longer = min(seen) / core.best_ns if core and seen else 0
+    def _slow_core(self, answers: Sequence[Answer], suspects: Iterable[str]) -> str:
+        """Return in words that the core was slower than at its best beside the least time of a suspect; empty if it was
+        not, or nobody knows.
+        """
+        core, longer = self._config.stash.get(CORE, None), 0.0
+        for name in suspects:
+            times = [each for answer in answers for each in self._of(answer, name)]
+            if core and times:
+                longer = max(longer, min(times, key=lambda each: each.cpu_ns).yardstick_ns / core.best_ns)
         return f"a fixed piece of work takes x{longer:.3g} as long as at best" if longer > YARDSTICK else ""
 
     def _sleeps_more(self, test: TestRun, window: JudgedWindow) -> bool:
@@ -221,10 +224,9 @@ class Coarsely:
     ) -> JudgedWindow:
         """Return a window with the verdict on a *suspect*; *is_shared*: all its processes shared the machine."""
         assert window.diff is not None  # without a diff it would be no suspect
-        found = suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=is_shared)
-        if why and (found or not suspect.seen):
+        if why and (suspect.slower() or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
-        if found:
+        if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=is_shared):
             work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
             looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)

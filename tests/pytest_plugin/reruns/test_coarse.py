@@ -281,6 +281,15 @@ def test_a_time_that_a_shared_core_explains_has_no_verdict_unless_one_process_wa
         result.stdout.fnmatch_lines([line])
 
 
+@pytest.mark.parametrize(("noise", "outcome"), [("warn", "passed"), ("ignore", "failed")])
+def test_beside_other_tests_the_limit_is_that_of_a_shared_core_unless_noise_is_ignored(
+    slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch, noise: str, outcome: str
+) -> None:
+    made = Coarsely.__init__
+    monkeypatch.setattr(Coarsely, "__init__", lambda self, *known: made(self, *known[:4], True))
+    slower(look(30), cpu=30, flags=(f"--opprof-noise={noise}",)).assert_outcomes(**{outcome: 1})
+
+
 def test_a_time_that_a_slow_core_explains_has_no_verdict(
     slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
