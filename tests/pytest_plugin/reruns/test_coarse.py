@@ -294,6 +294,7 @@ def test_a_time_that_a_slow_core_explains_has_no_verdict(
     slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "yardstick_ns", lambda: 10_000)
+    monkeypatch.setattr(Watch, "busy", lambda watch: "")
     result = slower(_at_a_speed_of(look(30), 16_000), cpu=30, flags=("--opprof-noise=warn",))
     result.assert_outcomes(passed=1)
     why = "unreliable while a fixed piece of work takes x1.6 as long as at best"
