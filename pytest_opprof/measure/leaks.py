@@ -250,7 +250,11 @@ def _after(call: Callable[[], object], kinds: Collection[type] = ()) -> tuple[_T
             made = [tracemalloc.get_object_traceback(each) for each in left if type(each) in kinds] if is_ours else []
             traces: _Traces = [(each, 1) for each in made if each and _line(each)]
             if is_ours and not traces:
-                traces = [(each.traceback, each.size) for each in tracemalloc.take_snapshot().traces]
+                every = tracemalloc.take_snapshot().traces
+                # Python 3.11 does not find an instance with a `__dict__`, but it has a size.
+                sizes = {sys.getsizeof(each, 0) for each in left if type(each) in kinds}
+                traces = [(each.traceback, 1) for each in every if each.size in sizes and _line(each.traceback)]
+                traces = traces or [(each.traceback, each.size) for each in every]
         return traces, left
 
 
