@@ -200,8 +200,9 @@ class Judging:
             processes=runs,
             limits=[limit for limit, _ in limits],
         )
-        # A run counts what its baseline has, though nobody asks.
-        lacks_calls = base is None or (PYTHON_CALLS in base.facts and plan.python is not False)
+        # In a marked test a run counts what its baseline has, though nobody asks.
+        wants_calls = plan.python is not False and (plan.marked or profile.is_empty)
+        lacks_calls = base is None or (PYTHON_CALLS in base.facts and wants_calls)
         if plan.python or lacks_calls:
             if python is not None and python.uncounted:
                 report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")

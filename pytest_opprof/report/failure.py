@@ -81,9 +81,9 @@ def _findings(window: JudgedWindow, shown: Shown) -> Iterator[TextLine]:
     told = window.told
     of_ops = [at for at, each in enumerate(told) if each.op and not is_fact(each.op) and not each.breaks_budget]
     ops = [at for at in of_ops if not told[at].ops]  # the others say that one line asks for several
-    first = len(told) if shown.every_op or len(ops) <= _OPS + 1 else ops[_OPS]
-    if first - 1 in of_ops and told[first - 1].ops:
-        first -= 1
+    first = len(told)
+    if len(ops) > _OPS + 1 and not shown.every_op:
+        first = ops[_OPS] - bool(told[ops[_OPS] - 1].ops)
     for at, each in enumerate(told):
         if at == first:
             yield TextLine(f"  ... and {len(ops) - _OPS} more ops, in the table")

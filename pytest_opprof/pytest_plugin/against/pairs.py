@@ -321,7 +321,7 @@ class Found:
         now, name = window.numbers.python, window.name
         base = _python(self.first[0].reports.get(test, [])).get(name)
         if now is None and base is not None and not base.uncounted:
-            why = f"{self._revision} runs few ops, and this more; --opprof-python counts on both sides"
+            why = f"only {self._revision} counted them; --opprof-python counts on both sides"
             return window.with_remark(f"calls of Python functions not compared: {why}")
         if now is None or now.uncounted:
             return window
