@@ -534,7 +534,7 @@ def with_ops(ops: int) -> str:
 
 @pytest.mark.parametrize(("ops", "outcome"), [(1_000, "failed"), (1_001, "passed")])
 def test_a_body_with_few_ops_of_numpy_is_counted_by_an_update_and_by_runs_after_it(
-    pytester: pytest.Pytester, suite: Suite, once: None, confirmed: None, ops: int, outcome: str
+    pytester: pytest.Pytester, suite: Suite, once: None, ops: int, outcome: str
 ) -> None:
     pytester.makepyfile(test_m=with_ops(ops), tokenizer=AT_ONCE)
     suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
@@ -546,7 +546,7 @@ def test_a_body_with_few_ops_of_numpy_is_counted_by_an_update_and_by_runs_after_
 
 
 def test_calls_that_the_baseline_has_are_counted_beside_more_ops_than_few(
-    pytester: pytest.Pytester, suite: Suite, once: None, confirmed: None
+    pytester: pytest.Pytester, suite: Suite, once: None
 ) -> None:
     pytester.makepyfile(test_m=with_ops(990), tokenizer=AT_ONCE)
     suite("--opprof-update", "--opprof-backend=numpy")
