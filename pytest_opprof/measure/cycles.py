@@ -67,7 +67,10 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
         things = [every[at], *(every[each] for each in reversed(path[1:]))]
         shown = [each for each in things if type(each) not in _BETWEEN] or things
         following = [*shown[1:], shown[0]]
-        return " -> ".join(held_as(each, one)[0] or type(each).__name__ for each, one in zip(shown, following))
+        names = [held_as(each, one)[0] or type(each).__name__ for each, one in zip(shown, following)]
+        # A cycle begins anywhere; an attribute is easiest to find.
+        first = next((number for number, name in enumerate(names) if "." in name), 0)
+        return " -> ".join([*names[first:], *names[:first]])
     return ""
 
 

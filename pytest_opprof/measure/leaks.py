@@ -14,7 +14,7 @@ import tracemalloc
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -224,53 +224,54 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
 
 def _held(call: Callable[[], object], kinds: Collection[type]) -> Iterator[str]:
     """Yield the holder of an object of *kinds* that a call leaves behind, and the lines that made such objects."""
-    traces, left = _after(call, kinds)
+    lines, left = _after(call, kinds)
     kind = min(kinds, key=_rank)
     made = [each for each in left if type(each) is kind]
     if made:
         found = holder(made[-1], [made], left)
         if held_by := str(found) or autograd_graph():
             yield f"held by {held_by}{_grows(found.container, call)}"
-    yield from _made_at(traces)
+    yield from _made_at(lines)
 
 
-_Traces = list[tuple[Sequence[tracemalloc.Frame], int]]
+def _after(call: Callable[[], object], kinds: Collection[type] = ()) -> tuple[Counter[str], list[Any]]:
+    """Return the lines that made the leftovers of a *call*, with sizes, and its objects; no line if the program traces
+    memory itself.
 
-
-def _after(call: Callable[[], object], kinds: Collection[type] = ()) -> tuple[_Traces, list[Any]]:
-    """Return where a *call* made what it leaves, with sizes, and the objects; nowhere if the program traces it itself.
-
-    Only where it made objects of some *kinds*, if these are known: a type's cache is larger than its first object.
+    Only lines that made objects of some *kinds*, if these are known: a type's cache is larger than its first object.
     """
+    lines = Counter[str]()
     with _older_objects_apart():
         with traced(_FRAMES) as is_ours:
             call()
             gc.collect()
             left = gc.get_objects()
-            made = [tracemalloc.get_object_traceback(each) for each in left if type(each) in kinds] if is_ours else []
-            traces: _Traces = [(each, 1) for each in made if each and _line(each)]
-            if is_ours and not traces:
+            if is_ours:
+                made = [each for each in left if type(each) in kinds]
+                lines = _lines((at, 1) for each in made if (at := tracemalloc.get_object_traceback(each)))
+            if is_ours and not lines:
                 every = tracemalloc.take_snapshot().traces
                 # Python 3.11 does not find an instance with a `__dict__`, but it has a size.
-                sizes = {sys.getsizeof(each, 0) for each in left if type(each) in kinds}
-                traces = [(each.traceback, 1) for each in every if each.size in sizes and _line(each.traceback)]
-                traces = traces or [(each.traceback, each.size) for each in every]
-        return traces, left
+                sizes = {sys.getsizeof(each, 0) for each in made}
+                lines = _lines((each.traceback, 1) for each in every if each.size in sizes)
+                lines = lines or _lines((each.traceback, each.size) for each in every)
+        return lines, left
 
 
-def _made_at(traces: _Traces) -> Iterator[str]:
-    """Yield the lines that made the leftovers of a call."""
+def _lines(traces: Iterable[tuple[Sequence[tracemalloc.Frame], int]]) -> Counter[str]:
+    """Return the program's lines of allocations that a call made, with the sum of their sizes."""
     lines = Counter[str]()
     for frames, size in traces:
-        if line := _line(frames):
+        files = [frame.filename for frame in frames]  # the oldest first
+        inside = len(files) - files[::-1].index(__file__) if __file__ in files else 0
+        if line := line_of(frames[inside:]):
             lines[line] += size
+    return lines
+
+
+def _made_at(lines: Counter[str]) -> Iterator[str]:
     if lines:
         yield "made at " + ", ".join(line for line, _ in lines.most_common(_LINES))
-
-
-def _line(frames: Sequence[tracemalloc.Frame]) -> str:
-    files = [frame.filename for frame in frames]  # the oldest first
-    return line_of(frames[len(files) - files[::-1].index(__file__) if __file__ in files else 0 :])
 
 
 def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple[str, str, int]]:
@@ -301,7 +302,7 @@ def _newest(container: Any, number: int) -> list[Any]:
 
 
 def _never_cleared(weak: Sequence[tuple[Any, int]], call: Callable[[], object]) -> set[int]:
-    """Return those containers of weak references, by id, that grow on and on: nobody removes those of dead objects.
+    """Return the containers of weak references, by id, that grow on and on: nobody removes dead references.
 
     *weak* has the growth of each with a call. One that grows too slowly to tell in `_MOST_FILLING` calls is left out.
     """

@@ -178,7 +178,7 @@ class OpProfile:
 
     @property
     def shows_little(self) -> bool:
-        """Whether no op ran, or few and only of NumPy: what ran between them may be most of the work."""
+        """Whether no op ran, or few and only of NumPy: the code between them may be most of the work."""
         if self.is_empty:
             return True
         is_of_numpy = {name for name, _ in self.environment.frameworks} == {"numpy"}

@@ -200,7 +200,7 @@ class Judging:
             processes=runs,
             limits=[limit for limit, _ in limits],
         )
-        # In a marked test a run counts what its baseline has, though nobody asks.
+        # In a marked test a run counts calls if its baseline has them, though nobody asks.
         wants_calls = plan.python is not False and (plan.marked or profile.is_empty)
         lacks_calls = base is None or (PYTHON_CALLS in base.facts and wants_calls)
         if plan.python or lacks_calls:

@@ -254,7 +254,7 @@ class Measuring:
     def _counted_by_default(self, test: TestRun, measurement: Measurement) -> Mapping[str, Window]:
         """Return the windows in which Python calls are counted unless the user forbids it.
 
-        An update and a comparison of revisions count in those that show few ops, and a run in those whose baseline has
+        An update and a comparison of revisions count in windows that show few ops, a run in windows whose baseline has
         such calls. No window if the body cannot run twice, because the user did not ask for these.
         """
         if not test.plan.marked or _why_uncountable(test, self._settings) or body.why_not_again(test):

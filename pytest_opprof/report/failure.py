@@ -77,7 +77,7 @@ def failure(test: str, windows: Sequence[JudgedWindow], accepting: Accepting | N
 
 
 def _findings(window: JudgedWindow, shown: Shown) -> Iterator[TextLine]:
-    """Yield the lines of all findings but those of many more ops, which the table has."""
+    """Yield the findings in lines; of many ops the first few, since the table has all."""
     told = window.told
     of_ops = [at for at, each in enumerate(told) if each.op and not is_fact(each.op) and not each.breaks_budget]
     ops = [at for at in of_ops if not told[at].ops]  # the others say that one line asks for several

@@ -1,4 +1,4 @@
-"""Judge the coarse time of every window: CPU time decides, from one cold round and on a busy machine too.
+"""Judge the coarse time of every window: CPU time decides, from one cold round.
 
 On 2,154 tests of kornia and scikit-learn, recorded on a quiet machine and beside four busy loops on two cores, CPU time
 in one thread raised 2 alarms in 678,480 comparisons, both in a test that does different work in some processes. With
@@ -49,7 +49,7 @@ class Limit:
 # 1.7 detects x2 of 20 ms in 99.92 % of 41,802 comparisons in one thread. A factor of 1.8 detects 99.7 %, a factor of 2
 # only half, since x2 is then the limit itself. False alarms are 2 in 678,480 with any factor from 1.5 to 2, in one test
 # that has two modes; they would be 26 if the spread of the baseline's processes were ignored.
-# Those cores did not share their units and their memory as other machines' do. On two hardware threads of one core,
+# The cores did not share their units and their memory as other machines' do. On two hardware threads of one core,
 # beside one to four busy processes, the fastest of three rounds of streaming NumPy exceeded 1.7 times a baseline from a
 # quiet moment in 13 to 46 %, rounds of plain Python in up to 2 %; at 2.5 times both did in at most 0.4 %.
 CPU = Limit(1.7, 15_000_000, shared=2.5, elsewhere=5.0)

@@ -55,6 +55,8 @@ class _Suspect:
     """The first time of each fresh process."""
     has_later: bool = False
     """Whether one of them ran the test twice."""
+    is_shared: bool = True
+    """Whether others used the machine beside each of them."""
 
     def over(self, seen: Sequence[Coarse]) -> Slower | None:
         return slower(self.base, together(seen), wall=True, elsewhere=self.elsewhere) if seen else None
@@ -133,9 +135,9 @@ class Coarsely:
             suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
         if not suspects:
             return found
-        why, busy, is_shared = self._look(test, windows, suspects)
+        why, busy = self._look(test, windows, suspects)
         return [
-            self._concluded(test, window, suspects[window.name], why, busy, is_shared, was_first)
+            self._concluded(test, window, suspects[window.name], why, busy, was_first)
             if window.name in suspects
             else window
             for window in found
@@ -156,9 +158,9 @@ class Coarsely:
 
     def _look(
         self, test: TestRun, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
-    ) -> tuple[str, str, bool]:
-        """Measure *suspects* in fresh processes; return why that failed, who else used the machine, and if in all."""
-        busy, quiet = "", 0
+    ) -> tuple[str, str]:
+        """Measure *suspects* in fresh processes; return why that failed, and who else used the machine."""
+        busy = ""
         stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
 
         def is_enough(answer: Answer) -> bool:
@@ -166,7 +168,7 @@ class Coarsely:
 
         for number in range(PROCESSES):
             if why := self._limit.reached:
-                return why, busy, not quiet
+                return why, busy
             if not number:
                 what = f"takes longer than its baseline; re-running it in up to {PROCESSES} fresh processes to confirm"
                 say(self._config, f"opprof: {test.id} {what}")
@@ -175,23 +177,24 @@ class Coarsely:
                 try:
                     answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
                 except BackendError as error:
-                    return str(error), busy, not quiet
+                    return str(error), busy
             is_ignored = self._settings.noise == "ignore"
             parallel = _IN_PARALLEL if self._is_parallel else ""
             disturbed = parallel or ("" if is_ignored else watch.busy() or self._slow_core(answers, suspects))
-            busy, quiet = busy or disturbed, quiet + (is_ignored or not disturbed)
+            busy = busy or disturbed
             for name, suspect in suspects.items():
                 times = [time for answer in answers for time in self._of(answer, name)]
                 if not times:
                     is_open = any(name in answer.windows for answer in answers)
                     lost = "coverage or a debugger traces them, too" if is_open else "the window was not opened there"
-                    return answers[-1].why or lost, busy, not quiet
+                    return answers[-1].why or lost, busy
                 suspect.seen.append(together(times))
                 suspect.first += times[:1]
                 suspect.has_later |= len(times) > 1
+                suspect.is_shared &= bool(disturbed) and not is_ignored
             if not any(each.slower() for each in suspects.values()):
                 break
-        return "", busy, not quiet
+        return "", busy
 
     def _slow_core(self, answers: Sequence[Answer], suspects: Iterable[str]) -> str:
         """Return in words that the core was slower than at its best beside the least time of a suspect; empty if it was
@@ -213,20 +216,12 @@ class Coarsely:
         return [entry.coarse[self._machine]] if entry and self._machine in entry.coarse else []
 
     def _concluded(
-        self,
-        test: TestRun,
-        window: JudgedWindow,
-        suspect: _Suspect,
-        why: str,
-        busy: str,
-        is_shared: bool,
-        was_first: bool,
+        self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
     ) -> JudgedWindow:
-        """Return a window with the verdict on a *suspect*; *is_shared*: all its processes shared the machine."""
         assert window.diff is not None  # without a diff it would be no suspect
         if why and (suspect.slower() or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
-        if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=is_shared):
+        if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
             work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
             looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
