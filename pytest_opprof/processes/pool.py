@@ -28,6 +28,7 @@ from ..results.window_result import SitesByOp, WindowResult
 from ..verdict.quantities import CPU_TIME
 from ..verdict.tolerances import PROCESSES
 from .child import Child, Command, started
+from .request import USUAL, Request
 from .this_run import CORE, command
 
 # This many processes stay for further tests: with this run's own process enough for a verdict.
@@ -60,30 +61,19 @@ class TimeLimit:
             self.left_s -= monotonic() - begin
 
 
-class Request(Struct):
+class Batch(Struct):
     """The tests that a fresh process is to measure next."""
 
     tests: list[str]
+    request: Request = USUAL
     sites: list[str] = []
-    """Those of them to measure with source lines, which takes time."""
-    cold: list[str] = []
-    """Those of them of which only calls of Python functions are counted, in their one run."""
-    one_thread: bool = False
-    """Whether all of it runs in one thread, for its CPU time."""
+    """Those of them to measure with source lines, if the request does not ask for all."""
     repeats: bool = False
     """Whether the second of two runs with the same fixtures of class and module is measured; of the first only the
     coarse time is.
     """
-    ops_only: bool = False
-    """Whether only ops and times are measured, without the runs that count Python calls, memory and leaks."""
-    slow: bool = False
-    """Whether the run is sampled for the lines that take its time."""
-    anew: bool = False
-    """Whether the framework forgets the functions that it compiled before."""
     stays: bool = False
-    """Whether the module of the last test stays set up for the next request."""
-    first_look: bool = False
-    """Whether another request follows, which looks for leaks."""
+    """Whether the module of the last test stays set up for the next batch."""
     best_ns: float | None = None
     """The best speed of this run's core, ns: the rounds wait for it."""
 
@@ -124,11 +114,11 @@ class Process:
         self._child = child
         self._core = core
 
-    def measure(self, request: Request, patience_s: float | None = None) -> dict[str, Answer]:
-        """Return its measurements of the requested tests. Raises BackendError if it dies or takes too long."""
+    def measure(self, batch: Batch, patience_s: float | None = None) -> dict[str, Answer]:
+        """Return its measurements of a batch of tests. Raises BackendError if it dies or takes too long."""
         if self._core and self._core.best_ns < math.inf:
-            request = replace(request, best_ns=self._core.best_ns)
-        self._child.answer(plain(request))
+            batch = replace(batch, best_ns=self._core.best_ns)
+        self._child.answer(plain(batch))
         _, answers = self._child.hear(patience_s)
         return {
             test: Answer(
@@ -190,7 +180,7 @@ class Pool:
     def measure(self, test: str, number: int, stays: bool) -> Answer:
         """Measure *test* in a process of its own for each *number* from 0 on; it ends afterwards unless it *stays*."""
         with self._one(number, stays) as process:
-            return process.measure(Request([test]))[test]
+            return process.measure(Batch([test]))[test]
 
     def in_one_thread(self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool]) -> list[Answer]:
         """Measure *test* like `measure`, in one thread; once more there unless the first answer is enough.
@@ -198,9 +188,9 @@ class Pool:
         The cost of a first use in a process, such as an import, depends on earlier tests.
         """
         with self._one(number, stays) as process:
-            request = Request([test], one_thread=True)
-            first = process.measure(request)[test]
-            return [first] if is_enough(first) else [first, process.measure(request)[test]]
+            batch = Batch([test], Request(one_thread=True))
+            first = process.measure(batch)[test]
+            return [first] if is_enough(first) else [first, process.measure(batch)[test]]
 
     @contextmanager
     def _one(self, number: int, stays: bool) -> Iterator[Process]:
@@ -249,9 +239,9 @@ class Pool:
         self._looking.close()
 
     def _looks(self, process: Process, test: str, times: int) -> list[Answer]:
-        requests = [Request([test], stays=True, first_look=True)] * (times - 1) + [Request([test], sites=[test])]
+        before = [Batch([test], Request(first_look=True), stays=True)] * (times - 1)
         try:
-            return [process.measure(request)[test] for request in requests]
+            return [process.measure(each)[test] for each in [*before, Batch([test], Request(sites=True))]]
         except BackendError:
             self.forget()
             raise
@@ -262,6 +252,6 @@ class Pool:
         *slow*: let pytest run it there before, and sample the lines that take its time.
         """
         with self.started({file}) as (process,):
-            sampled = process.measure(Request([test], slow=True))[test] if slow else Answer({}, "")
-            counted = process.measure(Request([test], cold=[test]))[test]
+            sampled = process.measure(Batch([test], Request(slow=True)))[test] if slow else Answer({}, "")
+            counted = process.measure(Batch([test], Request(cold=True)))[test]
             return dataclasses.replace(counted, slow_lines=sampled.slow_lines, why=sampled.why or counted.why)

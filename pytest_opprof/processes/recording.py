@@ -25,7 +25,8 @@ from ..verdict.noise import clean_processes, is_steady
 from ..verdict.quantities import FACTS, OF_PYTHON, RECOMPILATIONS
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
-from .pool import Answer, Pool, Process, Request
+from .pool import Answer, Batch, Pool, Process
+from .request import Request
 from .this_run import say
 
 # The number of processes in which calls for a baseline are measured, to see whether they vary.
@@ -135,7 +136,7 @@ class Recording:
         say(self._config, f"opprof: calls are recorded; recording the source lines of {plural(len(left), 'test')}")
         try:
             with self._pool.started({test.file for test in tests if test.id in left}) as (process,):
-                answers = process.measure(Request(left, sites=left), self._patience_s)
+                answers = process.measure(Batch(left, Request(sites=True)), self._patience_s)
         except BackendError as error:
             self._lines.append(f"source lines were not recorded: {error}")
             return found
@@ -228,7 +229,7 @@ class Recording:
                     begin = monotonic()
                     patience_s = self._patience_s
                     lines = [test for test in tests if test in with_lines and number == numbers[-1]]
-                    answers = process.measure(Request(tests, sites=lines), patience_s)
+                    answers = process.measure(Batch(tests, sites=lines), patience_s)
                     self._keep_sites({test: answers[test] for test in lines if answers[test].windows})
                     self._took_s = monotonic() - begin
                     for window in lacking:
@@ -254,7 +255,7 @@ class Recording:
             of_test = [window for window in windows if window.test.id == test]
             try:
                 with self._pool.started({of_test[0].test.file}) as (process,):
-                    answer = process.measure(Request([test]), self._patience_s)[test]
+                    answer = process.measure(Batch([test]), self._patience_s)[test]
             except BackendError as error:
                 answer = Answer({}, str(error))
             if answer.why:
@@ -276,8 +277,8 @@ class Recording:
         others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
         for again, one_thread in ((threaded, True), (others, False)):
             tests = list(dict.fromkeys(window.test.id for window in again))
-            request = Request(tests, one_thread=one_thread, repeats=warm, ops_only=True)
-            answers = process.measure(request, patience_s) if tests else {}
+            batch = Batch(tests, Request(one_thread=one_thread, ops_only=True), repeats=warm)
+            answers = process.measure(batch, patience_s) if tests else {}
             for window in again:
                 if one_thread:
                     window.add_in_one_thread(answers[window.test.id])
@@ -285,7 +286,8 @@ class Recording:
                     window.add_warm(answers[window.test.id])
         compiling = [window for window in windows if warm and window.counts_compilations]
         tests = list(dict.fromkeys(window.test.id for window in compiling))
-        answers = process.measure(Request(tests, anew=True, ops_only=True), patience_s) if tests else {}
+        batch = Batch(tests, Request(anew=True, ops_only=True))
+        answers = process.measure(batch, patience_s) if tests else {}
         for window in compiling:
             window.add_compiled_anew(answers[window.test.id])
 

@@ -14,21 +14,7 @@ from ..python_calls.counted import PythonCalls
 ARGUMENTS = "opprof-arguments"
 # The core that the rounds of a run wait for.
 CORE = pytest.StashKey[Core]()
-# Whether another run requests source lines from this one.
-SITES = pytest.StashKey[bool]()
-# Whether another run requests why its tests are slow.
-SLOW = pytest.StashKey[bool]()
-# Whether another run requests CPU time in one thread from this one.
-ONE_THREAD = pytest.StashKey[bool]()
-# Whether another run requests only the calls of Python functions, in the one run of a body.
-COLD = pytest.StashKey[bool]()
-# Whether another run requests measurements with no function compiled before.
-ANEW = pytest.StashKey[bool]()
-# Whether another run requests only the ops and times of its tests.
-OPS_ONLY = pytest.StashKey[bool]()
-# Whether another request follows, which looks for leaks.
-FIRST_LOOK = pytest.StashKey[bool]()
-# The result of that counting, by window.
+# The calls of Python functions in the one run of a body, by window, if another run requests only these.
 COUNTED = pytest.StashKey[dict[str, PythonCalls]]()
 # Options of pytest and of common plugins that name a file to write.
 _FILES = {

@@ -10,10 +10,11 @@ from typing import Any
 
 from ..errors import BackendError
 from ..profile.op_counts import listed
-from ..results.plain import converted
+from ..results.plain import converted, plain
 from ..verdict.coarse import CPU
 from .child import Child, Command, TookTooLong, ready, started
 from .collection import Collection, Wanted
+from .request import USUAL, Request
 
 # By test, the reports of its phases as pytest serialises them.
 Reports = dict[str, list[dict[str, Any]]]
@@ -65,18 +66,18 @@ class Running:
 def run_at_once(
     pairs: Sequence[tuple[Sequence[Command], Choose]],
     swapped: bool,
-    told: Mapping[str, bool] = {},
+    request: Request = USUAL,
 ) -> list[SideRun]:
     """Run several pairs of sides at the same time, each with its own tests, and return the results of both sides.
 
     Raises BackendError like `run`, for the first pair that cannot be run.
     """
     if len(pairs) == 1:
-        return run(*pairs[0], swapped, told)
+        return run(*pairs[0], swapped, request)
     running = Running()
     with ThreadPoolExecutor(len(pairs)) as executor:
         try:
-            futures = [executor.submit(run, *pair, swapped, told, running) for pair in pairs]
+            futures = [executor.submit(run, *pair, swapped, request, running) for pair in pairs]
             ran = [future.result() for future in futures]
         except BaseException:
             running.end()
@@ -101,21 +102,20 @@ def run(
     sides: Sequence[Command],
     wanted: Choose,
     swapped: bool,
-    told: Mapping[str, bool] = {},
+    request: Request = USUAL,
     running: Running | None = None,
 ) -> list[SideRun]:
     """Run the *wanted* tests on the *sides* that have them, by turns; *swapped*: the second one goes first.
 
-    *running*: the other pairs that run at the same time. *told*: ``sites``: record source lines; ``slow``: also count
-    calls of Python functions, to explain a test's time; ``one_thread``: all of it in one thread, for its CPU time.
+    *running*: the other pairs that run at the same time.
 
     Raises BackendError, with the reason, if a side ends early, hangs, or imports packages from elsewhere. Both
     processes are gone when this returns.
     """
-    told = {"sites": False, "slow": False, "one_thread": False, **told}
+    is_chosen = not isinstance(wanted, Wanted)
+    told = {"request": plain(request)}
     commands = [
-        replace(side, told={**side.told, **told, "describes": side is sides[-1] and not isinstance(wanted, Wanted)})
-        for side in sides
+        replace(side, told={**side.told, **told, "describes": side is sides[-1] and is_chosen}) for side in sides
     ]
     with started(commands[::-1] if swapped else commands, running.add if running else None) as children:
         ran = take_turns(children, wanted)

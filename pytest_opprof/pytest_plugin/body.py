@@ -21,7 +21,8 @@ from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
 from ..measure.sampled import Sampler
 from ..measure.window import LEFT, OPEN, Window
-from ..processes.this_run import COUNTED, FIRST_LOOK, SLOW
+from ..processes.request import request_of
+from ..processes.this_run import COUNTED
 from ..profile.op_profile import About
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
@@ -94,7 +95,7 @@ def measure(call: Call, measurement: Measurement, *, is_alone: bool) -> Generato
 def look_for_leaks(call: Call, measurement: Measurement) -> None:
     """Run the body more often, and add the memory and objects that each call leaves behind to its window."""
     body = next((window for window in measurement.windows if window.name == BODY), None)
-    if body is None or not measurement.plan.leaks or call.item.config.stash.get(FIRST_LOOK, False):
+    if body is None or not measurement.plan.leaks or request_of(call.item.config).first_look:
         return
     warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
     left = _of_more_runs(
@@ -302,7 +303,7 @@ def _measure_rounds(
                 with measurement.recorder.step(body):
                     if number < rounds - 1 or again:
                         result = call.by_us()
-                    elif measurement.shown and call.item.config.stash.get(SLOW, False):
+                    elif measurement.shown and request_of(call.item.config).slow:
                         with Sampler(measurement.shown) as sampler:
                             result = yield from call.by_pytest()
                         measurement.sampled = [*sampler.lines()]

@@ -20,8 +20,9 @@ from ..errors import UsageError
 from ..machine.cpu_core import LOOKING_PATIENCE_S, PATIENCE_S, Core
 from ..processes.collection import Collection, SideTest
 from ..processes.parent import Parent, why
-from ..processes.pool import Measured, Request
-from ..processes.this_run import ANEW, COLD, CORE, COUNTED, FIRST_LOOK, ONE_THREAD, OPS_ONLY, SITES, SLOW
+from ..processes.pool import Batch, Measured
+from ..processes.request import put_request
+from ..processes.this_run import CORE, COUNTED
 from ..results.plain import converted, plain
 from ..results.test_id import id_of
 from ..results.test_result import TestRecord
@@ -63,30 +64,25 @@ class Fresh:
         items = {id_of(item): item for item in session.items}
         answers: dict[str, Measured] = {}
         while True:
-            request = converted(self._parent.ask("ready", plain(answers)), Request)
-            self._config.stash[FIRST_LOOK] = request.first_look
-            self._config.stash[ONE_THREAD] = request.one_thread
-            self._config.stash[OPS_ONLY] = request.ops_only
-            self._config.stash[SLOW] = request.slow
-            self._config.stash[ANEW] = request.anew
-            # Up to six requests look at a coarse time.
+            batch = converted(self._parent.ask("ready", plain(answers)), Batch)
+            request = batch.request
+            # Up to six batches look at a coarse time.
             patience_s = PATIENCE_S if request.one_thread else LOOKING_PATIENCE_S
-            self._config.stash[CORE] = Core(request.best_ns or math.inf, patience_s)
-            found = [items[test] for test in request.tests if test in items]
-            answers = {test: self._missing(test) for test in request.tests if test not in items}
+            self._config.stash[CORE] = Core(batch.best_ns or math.inf, patience_s)
+            found = [items[test] for test in batch.tests if test in items]
+            answers = {test: self._missing(test) for test in batch.tests if test not in items}
             # pytest tears down all that the node after an item does not need. This node keeps the module's fixtures for
-            # the next request.
-            last = found[-1].parent if found and request.stays else None
+            # the next batch.
+            last = found[-1].parent if found and batch.stays else None
             for item, following in zip(found, [*found[1:], last]):
                 if request.anew and not compiling(TestRun.of(item)):
                     answers[id_of(item)] = Measured(why="no framework can forget the functions that it compiled")
                     continue
                 self._answer = answers[id_of(item)] = Measured()
-                self._config.stash[SITES] = id_of(item) in request.sites
-                self._config.stash[COLD] = id_of(item) in request.cold
+                put_request(self._config, replace(request, sites=request.sites or id_of(item) in batch.sites))
                 run = session.config.hook.pytest_runtest_protocol
                 times: dict[str, Coarse | None] | None = None
-                if request.repeats and _shares_fixtures(item):
+                if batch.repeats and _shares_fixtures(item):
                     # Only a repeat with the same fixtures shows the work that an earlier test of the class had done.
                     run(item=item, nextitem=item.parent)
                     times = {window.name: window.coarse for window in self._answer.windows}

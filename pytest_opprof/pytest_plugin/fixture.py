@@ -20,7 +20,8 @@ from ..measure.counting import Counting
 from ..measure.measurement import Measurement
 from ..measure.user_ops import op
 from ..measure.window import LEFT, Window
-from ..processes.this_run import ANEW, CORE, SITES
+from ..processes.request import request_of
+from ..processes.this_run import CORE
 from ..profile.saved import SavedProfile
 from ..results.window_result import BODY
 from ..sites.chains import Chains
@@ -58,7 +59,7 @@ def measurement_of(test: TestRun) -> Measurement:
         for backend in backends:
             with failures_of(backend):
                 backend.begin_test()
-        if config.stash.get(ANEW, False):
+        if request_of(config).anew:
             for backend in compiling(test):
                 backend.forget_compiled()
         judges = config.pluginmanager.hasplugin(MEASURING)
@@ -67,7 +68,7 @@ def measurement_of(test: TestRun) -> Measurement:
         # A rank's tests are not re-run in another process, and their times are not judged, so the one run records
         # source lines.
         on_ranks = not settings.rank.is_alone and not plan.budget.limits_time
-        if settings.sites or on_ranks or config.stash.get(SITES, False):
+        if settings.sites or on_ranks or request_of(config).sites:
             test.measurement.recorder.chains = Chains()
         test.measurement.recorder.turn = config.stash.get(TURN, None)
         test.measurement.core = config.stash.get(CORE, None)

@@ -24,8 +24,10 @@ from ..processes.base import base_of
 from ..processes.parent import Parent
 from ..processes.pool import Pool
 from ..processes.ranks import Ranks
-from ..processes.this_run import CORE, ONE_THREAD, SITES, SLOW
+from ..processes.request import Request, put_request
+from ..processes.this_run import CORE
 from ..report.summary import Summary
+from ..results.plain import converted
 from ..results.test_id import id_of
 from ..sites.code import kinds
 from ..sites.shown import package_of
@@ -86,9 +88,7 @@ def register(config: pytest.Config) -> None:
         side = Side(config, parent)
         manager.register(side, "opprof-side")  # before the hooks that read marks: it chooses the tests
         config.stash[TURN] = side.turn
-        config.stash[SITES] = parent.told["sites"]
-        config.stash[SLOW] = parent.told["slow"]
-        config.stash[ONE_THREAD] = parent.told["one_thread"]
+        put_request(config, converted(parent.told["request"], Request))
     manager.register(Hooks(config, collected, summary, measuring, closing, in_step), MEASURING)
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")

@@ -17,7 +17,8 @@ from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
 from ..measure.window import Window, profiles_of
 from ..processes.pool import Answer, Pool, TimeLimit
-from ..processes.this_run import FIRST_LOOK, OPS_ONLY, say
+from ..processes.request import request_of
+from ..processes.this_run import say
 from ..profile.environment import Environment
 from ..profile.op_counts import counts_of
 from ..profile.op_profile import OpProfile
@@ -182,10 +183,11 @@ class Judging:
                 is_unreadable = True
                 self._errors.append(str(error))
         known = base.ops if base else ()
+        request = request_of(self._config)
         # A budget may limit quantities that this run does not measure; the requesting run judges it.
-        limited = limited and not self._config.stash.get(OPS_ONLY, False)
+        limited = limited and not request.ops_only
         budget = plan.budget if limited else Budget()
-        if self._config.stash.get(FIRST_LOOK, False):
+        if request.first_look:
             budget = budget.without("leaks")  # which only the last look records
         limits = list(budget.judged(profile, self._settings.aliases, known, python))
         # Recording source lines changes the times.

@@ -21,7 +21,8 @@ from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
 from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
-from ..processes.this_run import COLD, CORE, ONE_THREAD, OPS_ONLY
+from ..processes.request import request_of
+from ..processes.this_run import CORE
 from ..python_calls.counted import PythonCalls
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
@@ -160,7 +161,7 @@ class Measuring:
             plan = test.plan
         if not plan.measured and test.measurement is None:
             return (yield from call.by_pytest())
-        if test.item.config.stash.get(COLD, False):
+        if request_of(self._config).cold:
             with test.told_plainly():
                 measurement = measurement_of(test)
             try:
@@ -172,7 +173,7 @@ class Measuring:
             with test.told_plainly():
                 measurement = measurement_of(test)
             try:
-                with measurement.in_one_thread() if test.item.config.stash.get(ONE_THREAD, False) else nullcontext():
+                with measurement.in_one_thread() if request_of(self._config).one_thread else nullcontext():
                     if plan.measured:
                         with measurement.threads_for(plan.rounds):
                             result = yield from body.measure(call, measurement, is_alone=self._settings.rank.is_alone)
@@ -195,7 +196,7 @@ class Measuring:
         """Return the judged windows, with calls of Python functions if these are counted."""
         with test.told_plainly():
             body.check_finished(measurement)
-            if not self._config.stash.get(OPS_ONLY, False):
+            if not request_of(self._config).ops_only:
                 self._measure_beside_ops(test, measurement, call, is_body=repeated is not None)
             windows = self._judged(test, measurement, repeated)
             if repeated:

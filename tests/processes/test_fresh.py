@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_opprof.processes.child import Child
-from pytest_opprof.processes.pool import Request
+from pytest_opprof.processes.pool import Batch
 from pytest_opprof.results.plain import plain
 
 from .conftest import AsChild
@@ -41,7 +41,7 @@ Fresh = Callable[..., list[dict[str, Any]]]
 
 def question(*tests: str, stays: bool = False, best_ns: int | None = None, module: str = "test_m.py") -> dict[str, Any]:
     wanted = [f"{module}::{test}" for test in tests]
-    return plain(Request(wanted, stays=stays, best_ns=best_ns))
+    return plain(Batch(wanted, stays=stays, best_ns=best_ns))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from msgspec import structs
 from pytest_opprof.baselines.entry import WindowBaseline, entry_of
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.plan import Noise, Update
-from pytest_opprof.processes.pool import Answer, Request
+from pytest_opprof.processes.pool import Answer, Batch
 from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import Remark
@@ -76,13 +76,13 @@ class Others:
         self.numbers.append(number)
         yield [self] * number
 
-    def measure(self, request: Request, patience_s: float) -> dict[str, Answer]:
-        self.asked.append(request.tests)
-        self.in_one_thread.append(request.one_thread)
-        self.with_lines.append(request.sites)
+    def measure(self, batch: Batch, patience_s: float) -> dict[str, Answer]:
+        self.asked.append(batch.tests)
+        self.in_one_thread.append(batch.request.one_thread)
+        self.with_lines.append(batch.sites)
         self.patience_s.append(patience_s)
         # This run's process is number 1.
-        found = {test: self._does(self._ended + 2, test) for test in request.tests}
+        found = {test: self._does(self._ended + 2, test) for test in batch.tests}
         return {test: each if isinstance(each, Answer) else Answer({BODY: each}, "") for test, each in found.items()}
 
     def end(self) -> None:

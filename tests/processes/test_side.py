@@ -40,7 +40,7 @@ def test_off(): pass
 def test_idle(): pass
 """
 NOWHERE = {"own": "/nowhere/own", "own_first": "", "other": "/nowhere/other"}
-SIDE = {"kind": "side", "trees": NOWHERE, "sites": False, "one_thread": False, "slow": False, "describes": False}
+SIDE = {"kind": "side", "trees": NOWHERE, "request": {}, "describes": False}
 Side = Callable[..., list[list[Any]]]
 
 

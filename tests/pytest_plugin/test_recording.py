@@ -13,7 +13,7 @@ from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.identity import machine
 from pytest_opprof.machine.load import Watch
-from pytest_opprof.processes.pool import Answer, Pool, Request
+from pytest_opprof.processes.pool import Answer, Batch, Pool
 from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
@@ -72,10 +72,10 @@ class Fresh:
     def end(self) -> None:
         pass
 
-    def measure(self, request: Request, timeout_s: float) -> dict[str, Answer]:
-        if request.one_thread or request.repeats:  # again, in the same process: as before
-            return {test: self.found[test] for test in request.tests}
-        self.found = self._first(request.tests, timeout_s)
+    def measure(self, batch: Batch, timeout_s: float) -> dict[str, Answer]:
+        if batch.request.one_thread or batch.repeats:  # again, in the same process: as before
+            return {test: self.found[test] for test in batch.tests}
+        self.found = self._first(batch.tests, timeout_s)
         return self.found
 
     def _first(self, tests: list[str], timeout_s: float) -> dict[str, Answer]:

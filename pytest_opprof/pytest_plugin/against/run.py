@@ -24,6 +24,7 @@ from ...processes.base_cache import BaseCache
 from ...processes.base_install import KeptEnvironment, check_python, installed
 from ...processes.child import Command, interrupted_once
 from ...processes.collection import Choice, Collection, SideTest, Wanted
+from ...processes.request import Request
 from ...processes.this_run import command, say
 from ...processes.turns import SideRun, side_command
 from ...processes.worktree import Worktree, worktree
@@ -303,9 +304,8 @@ class Against:
         of = f" of {every}, one for each group of parameters with the same change" if len(failing) < every else ""
         say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}{of}, {why}to look up source lines")
         shards = self._wanted(_shards(failing, len(sides)))
-        found.locate(
-            groups, turns.run_at_once([*zip(sides, shards)], swapped=False, told={"sites": True, "slow": slow})
-        )
+        request = Request(sites=True, slow=slow)
+        found.locate(groups, turns.run_at_once([*zip(sides, shards)], False, request))
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[SideTest], found: Found) -> None:
         """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""
@@ -323,7 +323,7 @@ class Against:
             )
             watch = Watch()
             wanted = Wanted([test.nodeid for test in tests], self._everything)
-            pair = turns.run_at_once([(sides, wanted)], bool(number % 2), {"one_thread": True})
+            pair = turns.run_at_once([(sides, wanted)], bool(number % 2), Request(one_thread=True, ops_only=True))
             found.add_coarse(pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 

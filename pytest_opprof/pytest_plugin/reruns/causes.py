@@ -13,7 +13,7 @@ from ...baselines.store import Store
 from ...measure.plan import Settings, TestPlan
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
-from ...processes.this_run import SITES, SLOW
+from ...processes.request import request_of
 from ...profile.op_profile import OpProfile
 from ...profile.site_calls import site_calls
 from ...profile.timings import OUTSIDE
@@ -53,7 +53,7 @@ class Causes:
     @property
     def are_requested(self) -> bool:
         """Whether another run compares this one with a base, and requests the causes of failing tests."""
-        return bool(self._apart and self._settings.against and self._config.stash.get(SITES, False))
+        return bool(self._apart and self._settings.against and request_of(self._config).sites)
 
     def sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return the source lines of each op, and of each name in a budget."""
@@ -151,7 +151,7 @@ class Causes:
 
         *sample* and *count* run the body once more each in this process.
         """
-        is_slow = self._config.stash.get(SLOW, False)
+        is_slow = request_of(self._config).slow
         if self._apart and (is_slow or self.are_requested):
             # Another process judges, and requests the lines of failing tests.
             lines = sample()

@@ -1,0 +1,39 @@
+"""What a run asks of a process that it started: how this measures a test."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Struct
+
+
+class Request(Struct, frozen=True):
+    """How a process measures a test for the run that started it."""
+
+    sites: bool = False
+    """With source lines, which takes time."""
+    slow: bool = False
+    """With the lines that take its time, and on a side of a comparison also its calls of Python functions."""
+    one_thread: bool = False
+    """All of it in one thread, for its CPU time."""
+    ops_only: bool = False
+    """Only ops and times, without the runs that count Python calls, memory and leaks."""
+    cold: bool = False
+    """Only the calls of Python functions, in the one run of a body."""
+    anew: bool = False
+    """The framework forgets the functions that it compiled before."""
+    first_look: bool = False
+    """Another request follows, which looks for leaks."""
+
+
+USUAL = Request()
+_KEY = pytest.StashKey[Request]()
+
+
+def request_of(config: pytest.Config) -> Request:
+    """Return what another run asks of this process; `USUAL` of a process on its own."""
+    return config.stash.get(_KEY, USUAL)
+
+
+def put_request(config: pytest.Config, request: Request) -> None:
+    """Keep what another run asks of this process."""
+    config.stash[_KEY] = request
