@@ -252,6 +252,10 @@ class Pool:
         *slow*: let pytest run it there before, and sample the lines that take its time.
         """
         with self.started({file}) as (process,):
-            sampled = process.measure(Batch([test], Request(slow=True)))[test] if slow else Answer({}, "")
+            sampled = (
+                process.measure(Batch([test], Request(slow=True, causes=True, ops_only=True)))[test]
+                if slow
+                else Answer({}, "")
+            )
             counted = process.measure(Batch([test], Request(cold=True)))[test]
             return dataclasses.replace(counted, slow_lines=sampled.slow_lines, why=sampled.why or counted.why)

@@ -10,9 +10,11 @@ class Request(Struct, frozen=True):
     """How a process measures a test for the run that started it."""
 
     sites: bool = False
-    """With source lines, which takes time."""
+    """With the source lines of ops, and on a side of a comparison those that call Python functions."""
+    causes: bool = False
+    """With the lines that hold its memory and take its time, from more runs of it."""
     slow: bool = False
-    """With the lines that take its time, and on a side of a comparison also its calls of Python functions."""
+    """Its time alone is in question: its one run is sampled, and a side of a comparison counts its Python calls."""
     one_thread: bool = False
     """All of it in one thread, for its CPU time."""
     ops_only: bool = False

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from ..errors import BackendError
 from ..profile.op_counts import listed
 from ..results.plain import converted, plain
@@ -112,11 +114,14 @@ def run(
     Raises BackendError, with the reason, if a side ends early, hangs, or imports packages from elsewhere. Both
     processes are gone when this returns.
     """
-    is_chosen = not isinstance(wanted, Wanted)
-    told = {"request": plain(request)}
-    commands = [
-        replace(side, told={**side.told, **told, "describes": side is sides[-1] and is_chosen}) for side in sides
-    ]
+    commands = []
+    for side in sides:
+        is_last = side is sides[-1]  # the working tree, which fails
+        told = {
+            "request": plain(request if is_last else structs.replace(request, causes=False)),
+            "describes": is_last and not isinstance(wanted, Wanted),
+        }
+        commands.append(replace(side, told={**side.told, **told}))
     with started(commands[::-1] if swapped else commands, running.add if running else None) as children:
         ran = take_turns(children, wanted)
         return ran[::-1] if swapped else ran

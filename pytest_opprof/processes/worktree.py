@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..machine.git import git
 from ..machine.scratch import remove_left, scratch
+from .changed_code import EVERY_LINE, ranges_of
 
 _TREE = "tree"
 
@@ -44,6 +45,17 @@ class Worktree:
             if added.isdigit() and removed.isdigit():
                 changed[self.top / name] = max(int(added), int(removed))
         return changed
+
+    def changed_code(self) -> dict[Path, list[range]]:
+        """Return the changed lines of each of the `changed_files`; none if they are unknown, as of a binary."""
+        names = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+        options = ("-c", "core.quotepath=off", "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-prefix")
+        lines = ranges_of(_git(self.top, *options, self.commit, "--", "*.py"))
+        known = {self.top / name: ranges for name, ranges in lines.items()}
+        return {
+            **{file: known.get(file, []) for file in self.changed_files()},
+            **{self.top / name: [EVERY_LINE] for name in names if name},
+        }
 
     def changed_files(self) -> set[Path]:
         """Return the files of the working tree that differ or that the other revision lacks, but ignored ones."""

@@ -24,6 +24,7 @@ from ..processes.recording import ADAPTS
 from ..processes.request import request_of
 from ..processes.this_run import CORE
 from ..python_calls.counted import PythonCalls
+from ..python_calls.counter import TELLS_LOOPS
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
@@ -244,10 +245,11 @@ class Measuring:
     def _counted_here(self, call: Call, measurement: Measurement) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window, with their lines if a comparison requests these.
 
-        They take a run of their own: while each call is walked, loops are not counted.
+        They take a run of their own where Python tells loops: while each call is walked, loops are not counted.
         """
-        counted = body.count(call, measurement)
-        if not self._judging.causes.are_requested or counted[BODY].uncounted:
+        wants_lines = self._judging.causes.compares_lines
+        counted = body.count(call, measurement, lines=wants_lines and not TELLS_LOOPS)
+        if not wants_lines or not TELLS_LOOPS or counted[BODY].uncounted:
             return counted
         found = body.count(call, measurement, lines=True)
         return {name: each.with_lines(found[name]) for name, each in counted.items() if name in found}

@@ -7,14 +7,17 @@ from __future__ import annotations
 import builtins
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
 
 from ..units import plural
 from .names import LOOP
 
 if TYPE_CHECKING:
     from ..profile.site_calls import SourceLine
+    from ..sites.places import Place
     from .counted import CallingLine, PythonCalls
 
 # A smaller growth of a function is not reported beside a larger one.
@@ -47,10 +50,28 @@ class Before(NamedTuple):
     """Functions called no more often than this are not stored."""
     then: str = "baseline"
     """The name of the base: ``baseline``, ``HEAD~1``."""
+    lines: Sequence[CallingLine] = ()
+    """The lines that call, of another revision; empty if they are unknown."""
 
     def of(self, name: str) -> int:
         """Return the most possible calls of a function."""
         return self.calls.get(name, self.above)
+
+    def extra(self, lines: Sequence[CallingLine]) -> Sequence[CallingLine]:
+        """Return *lines* with their extra calls alone, and none without such; all if those of the base are unknown."""
+        if not self.lines:
+            return lines
+        left: Counter[tuple[Place, str, bool]] = Counter()
+        for each in self.lines:
+            left[each.line.place, each.function, each.direct] += each.calls
+        found = []
+        for each in lines:
+            key = each.line.place, each.function, each.direct
+            known = min(left[key], each.calls)
+            left[key] -= known
+            if each.calls > known:
+                found.append(structs.replace(each, calls=each.calls - known))
+        return found
 
     def said(self, name: str) -> str:
         """Return them in words."""
@@ -70,13 +91,18 @@ def grown(before: Before, now: Mapping[str, int]) -> dict[str, int]:
     return notable or more
 
 
-def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
+def of_calls(
+    before: Before | None, now: PythonCalls, is_changed: Callable[[SourceLine], bool] = lambda _: False
+) -> list[Cause]:
     """Return the functions that grew, the project's own calling line first; *before*: the baseline's.
+
+    A line that the change *is_changed* comes before unchanged ones around and below it.
 
     None for *before* if the baseline's functions are unknown: the functions with most calls are then named.
     """
     more = grown(before or NOTHING, now.functions)
-    lines = [each for each in now.lines if each.function in more]
+    calling = (before or NOTHING).extra(now.lines)
+    lines = [each for each in calling if each.function in more]
     if now.looked_up:  # of the first calls alone: a line that makes few of these, and of all, proves nothing
         lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, more[each.function])]
     own, grown_by = {*now.own}, {name: calls - (before or NOTHING).of(name) for name, calls in now.functions.items()}
@@ -90,8 +116,8 @@ def of_calls(before: Before | None, now: PythonCalls) -> list[Cause]:
         )
 
     found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
-    growth = _Growth(before or NOTHING, now, more)
-    for edges in growth.roots(lines, own)[:_LINES]:
+    growth = _Growth(before or NOTHING, now, calling, more)
+    for edges in growth.roots(lines, own, is_changed)[:_LINES]:
         here = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
         # What follows from a function of the project has a line in it.
         at = [each for each in here if each.function in grew or each.function not in own] or here
@@ -171,11 +197,12 @@ def sleeps_more(before: Before | None, now: PythonCalls | None) -> bool:
 class _Growth:
     """The extra calls *more* in the graph of the functions that grew: of a function with those that follow from it."""
 
-    def __init__(self, before: Before, now: PythonCalls, more: Mapping[str, int]) -> None:
+    def __init__(self, before: Before, now: PythonCalls, lines: Iterable[CallingLine], more: Mapping[str, int]) -> None:
+        """*lines* are those that call, with their extra calls alone if those of the base are known."""
         self._before = before
         self._now = now
         self._more = more
-        edges = [each for each in now.lines if each.function in more]
+        edges = [each for each in lines if each.function in more]
         self._called: dict[str, Counter[str]] = {name: Counter() for name in more}
         """By function that grew, those that it calls, and how often."""
         for each in edges:
@@ -221,27 +248,36 @@ class _Growth:
         grown_by = self._now.functions[edge.caller] / of_caller if of_caller else math.inf
         return self._now.functions[edge.function] > _FAR_MORE * grown_by * of_called if of_caller else False
 
-    def roots(self, lines: Sequence[CallingLine], own: Collection[str]) -> list[list[CallingLine]]:
+    def roots(
+        self, lines: Sequence[CallingLine], own: Collection[str], is_changed: Callable[[SourceLine], bool]
+    ) -> list[list[CallingLine]]:
         """Return the lines to blame, with their calls, the innermost line that most extra calls follow from first.
 
         Calls by a function that grew as much follow from the line that calls it. Lines outside the project, as in a
-        thread, only if none is the project's.
+        thread, only if none is the project's. A line that *is_changed* is to blame for what follows from it.
         """
         by_line: defaultdict[tuple[str, int], list[CallingLine]] = defaultdict(list)
         for each in lines:
             by_line[_place(each)].append(each)
         roots = [edges for edges in by_line.values() if any(map(self._is_changed, edges))] or list(by_line.values())
         roots = [edges for edges in roots if edges[0].caller in own] or roots
+        changed = [edges for edges in by_line.values() if edges[0].caller in own and is_changed(edges[0].line)]
+        in_all = sum(self._more.values())  # functions that call each other count several times below their lines
         extra = {
-            _place(edges[0]): self._of_edges((each.caller, each.function, each.calls) for each in edges)
-            for edges in roots
+            _place(edges[0]): min(in_all, self._of_edges((each.caller, each.function, each.calls) for each in edges))
+            for edges in [*roots, *changed]
         }
         roots = sorted(roots, key=lambda edges: -extra[_place(edges[0])])[:_MOST_ROOTS]
         if not roots:
             return []
-        first, most = roots[0], extra[_place(roots[0][0])]
-        for edges in roots:
-            if extra[_place(edges[0])] >= most / 2 and self._is_below(edges, first):
+        most = extra[_place(roots[0][0])]
+        many, changed = (
+            [edges for edges in lines if extra[_place(edges[0])] >= most / 2]
+            for lines in (roots, sorted(changed, key=lambda edges: -extra[_place(edges[0])])[:_MOST_ROOTS])
+        )
+        first = (changed or many)[0]
+        for edges in changed or many:
+            if self._is_below(edges, first):
                 first = edges
         others = [
             edges

@@ -16,9 +16,11 @@ from .functions import is_left_out
 from .tally import Snapshot, Tally
 
 if sys.version_info >= (3, 12):
-    from .monitored import TELLS_LOOPS, Observer
+    from .monitored import TELLS_LOOPS as TELLS_LOOPS
+    from .monitored import Observer
 else:
-    from .profiled import TELLS_LOOPS, Observer
+    from .profiled import TELLS_LOOPS as TELLS_LOOPS
+    from .profiled import Observer
 
 
 # The most time for counting a body of unknown time.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -101,8 +101,8 @@ class JudgedWindow:
     """If all ranks had to make the same calls: the ops that differ, with the calls on each rank."""
     base_sites: WindowSites | None = None
     """The source lines that called ops in the base; None if unknown."""
-    changed_files: Collection[str] = ()
-    """The files that differ from the base's, as source lines name them; empty if nobody knows."""
+    changed: Mapping[str, Sequence[range]] = field(default_factory=dict)
+    """The lines that differ from the base's, of each file with source lines of this window; empty if unknown."""
     base_sites_lost: str = ""
     """The reason why they are unknown, if they were looked up."""
     sites_lost: str = ""
@@ -225,7 +225,7 @@ class JudgedWindow:
         if python is None or finding.adds:
             return []
         if of == PYTHON_CALLS:
-            return causes.of_calls(self.base_functions, python)
+            return causes.of_calls(self.base_functions, python, self._is_changed)
         if of == LOOP_ITERATIONS:
             return causes.of_loops(self.base_loops, python)
         names = {"gc.collect"} if of in OF_PYTHON else counted_as(of.removeprefix(PREFIX), python)
@@ -326,24 +326,25 @@ class JudgedWindow:
         rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         grown = {op: self.grown_of(op) for op in self.asked}
+        nearness = self._nearness()
         lines = {
-            op: (self._line(op, self._changed_place(more[0])), self._share(op, by, more))
+            op: (self._line(op, _changed_place(more[0], nearness)), _share(op, by, more, nearness))
             for op, (by, more) in grown.items()
             if more
         }
         shared: dict[Place, dict[str, int]] = defaultdict(dict)
         for op, (by, more) in grown.items():
             for line in more if by == "calls" and op not in FACTS else ():
-                changed = [self._changed_place(line)] if self.changed_files else []
+                changed = [_changed_place(line, nearness)] if self.changed else []
                 for place in dict.fromkeys([*_causes(line), *changed]):
                     shared[place][op] = shared[place].get(op, 0) + line.more
         in_all = {op: sum(line.more for line in more) for op, (_, more) in grown.items()}
-        # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, one in a
-        # file that changed is it, else the innermost, which comes first.
+        # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, one that
+        # changed is it, or one in a file that did, else the innermost, which comes first.
         leading = [
             place for place, ops in shared.items() if sum(ops.values()) >= _MOST_CALLS * sum(in_all[op] for op in ops)
         ]
-        most = max(leading, key=lambda place: (len(shared[place]), place.file in self.changed_files), default=None)
+        most = max(leading, key=lambda place: (len(shared[place]), nearness(place)), default=None)
         found = found if most is None else self._of_one_line(found, most, shared[most], in_all)
         found = [
             each if each.adds or each.line else _at(each, *lines.get(with_lines(each.op or each.rule), (None, "")))
@@ -393,21 +394,14 @@ class JudgedWindow:
         """Return the line at *place* that calls *op*; of duplicates, the last."""
         return [line for site in self.numbers.sites[op] for line in site.lines if line.place == place][-1]
 
-    def _changed_place(self, line: Grown) -> Place:
-        """Return the line to name in a finding: of a function that ran no op before, the one that calls it.
+    def _is_changed(self, line: SourceLine) -> bool:
+        return any(line.line in each for each in self.changed.get(line.file, ()))
 
-        If that is in no file that changed, the nearest line around it that is.
-        """
-        found = line.callers[0].place if line.is_new and line.callers else line.place
-        files = self.changed_files
-        return found if found.file in files else next((each for each in line.chain if each.file in files), found)
-
-    def _share(self, op: str, by: Amount, more: Sequence[Grown]) -> str:
-        """Return how many of the extra calls the first changed line makes; "" for all, or if they are not of calls."""
-        places = [self._changed_place(line) for line in more]
-        first = sum(line.more for line, place in zip(more, places) if place == places[0])
-        total = sum(line.more for line in more)
-        return f"{first} of {total} more" if by == "calls" and op not in FACTS and first < total else ""
+    def _nearness(self) -> Callable[[Place], int]:
+        """Return how near a line is to the change: 2 if it changed, 1 if its file did, else 0."""
+        lines = [line for sites in self.numbers.sites.values() for site in sites for line in site.lines]
+        changed = {line.place for line in lines if self._is_changed(line)}
+        return lambda place: 2 if place in changed else int(place.file in self.changed)
 
     @property
     def differences(self) -> list[Finding]:
@@ -548,3 +542,20 @@ def _amounts_of(row: Row | None) -> Iterator[Amount]:
 def _row(row: Row, allowed: Collection[str]) -> RowResult:
     accepted = row.accepted_as in allowed
     return RowResult(row.op, row.verdict, *row.calls, row.base_ns, row.now_ns, row.changed_work, accepted)
+
+
+def _changed_place(line: Grown, nearness: Callable[[Place], int]) -> Place:
+    """Return the line to name in a finding: of a function that ran no op before, the one that calls it.
+
+    If a line around it is nearer to the change, the innermost of those that are nearest.
+    """
+    found = line.callers[0].place if line.is_new and line.callers else line.place
+    return max(found, *line.chain, key=nearness)
+
+
+def _share(op: str, by: Amount, more: Sequence[Grown], nearness: Callable[[Place], int]) -> str:
+    """Return how many of the extra calls the first changed line makes; "" for all, or if they are not of calls."""
+    places = [_changed_place(line, nearness) for line in more]
+    first = sum(line.more for line, place in zip(more, places) if place == places[0])
+    total = sum(line.more for line in more)
+    return f"{first} of {total} more" if by == "calls" and op not in FACTS and first < total else ""

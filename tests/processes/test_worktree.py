@@ -10,6 +10,7 @@ import pytest
 from pytest_opprof.errors import UsageError
 from pytest_opprof.machine.scratch import scratch
 from pytest_opprof.processes.base import base_of
+from pytest_opprof.processes.changed_code import EVERY_LINE
 from pytest_opprof.processes.worktree import Worktree, worktree
 
 TREE = Worktree("0123", Path("/x/main"), Path("/tmp/tree"))
@@ -139,6 +140,33 @@ def test_from_a_folder_of_the_repository_the_whole_of_it_is_checked_out(reposito
     with worktree(repository.top / "sub", "one") as tree:
         assert tree.top == repository.top
         assert (tree.path / "one.py").exists()
+
+
+@pytest.mark.processes
+def test_it_knows_the_lines_that_changed(repository: Repository) -> None:
+    top = repository.top
+    (top / "sub" / "model.py").write_text("a\nb\n")
+    (top / "with space.py").write_text("new\n")
+    (top / "ä.py").write_text("a\n")
+    (top / "data.bin").write_bytes(b"\0")
+    repository.git("add", "-A")
+    repository.git("commit", "-qm", "three")
+    (top / "sub" / "model.py").write_text("a\nb\nc\n")
+    (top / "with space.py").write_text("new\nnewer\n")
+    (top / "ä.py").write_text("b\n")
+    (top / "data.bin").write_bytes(b"\0\1")
+    (top / "untracked.py").touch()
+    (top / "one.py").unlink()
+    with worktree(top, "HEAD") as tree:
+        found = {str(file.relative_to(top)): ranges for file, ranges in tree.changed_code().items()}
+    assert found == {
+        "sub/model.py": [range(3, 4)],
+        "with space.py": [range(2, 3)],
+        "ä.py": [range(1, 2)],
+        "data.bin": [],
+        "untracked.py": [EVERY_LINE],
+        "one.py": [],
+    }
 
 
 @pytest.mark.processes

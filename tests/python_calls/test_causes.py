@@ -70,6 +70,51 @@ def test_what_follows_from_one_line_is_told_once():
     ]
 
 
+def passes_on() -> PythonCalls:
+    """Return the calls of a function that passes 1,000 calls on, of which 300 are new and from one line."""
+    return PythonCalls(
+        functions={"tokenization.wrapper": 1000, "tokenization.scope": 300, "builtins.len": 3000},
+        own=("tokenization.wrapper", "tokenization.scope", "tokenization.run", "tokenization.checkpoint"),
+        lines=(
+            edge(5, "run", "tokenization.wrapper", 700),
+            edge(7, "checkpoint", "tokenization.wrapper", 300),
+            edge(1, "wrapper", "tokenization.scope", 300),
+            edge(9, "scope", "builtins.len", 3000),
+        ),
+    )
+
+
+def test_a_changed_line_is_the_cause_before_a_function_that_passes_its_calls_on():
+    now, before = passes_on(), Before({"tokenization.wrapper": 700})
+    assert of_calls(before, now)[0].startswith("`wrapper` at tokenization.py:1 calls `tokenization.scope`")
+    # By their share of the calls of `wrapper`, few of the calls that follow from it come from the changed line.
+    (cause, *_) = causes.of_calls(before, now, lambda line: line.line == 7)
+    assert "`wrapper` at tokenization.py:1" in cause.text
+    # The base's lines say that all that are more do.
+    known = before._replace(lines=(now.lines[0],))
+    (cause,) = causes.of_calls(known, now, lambda line: line.line == 7)
+    assert cause.text == (
+        "`checkpoint` at tokenization.py:7 calls `tokenization.wrapper` 300 times (1,000 in all, baseline: 700);"
+        " 2 more functions (+3,300 calls) follow from it"
+    )
+
+
+def test_a_changed_line_that_few_of_the_calls_follow_from_is_not_the_cause():
+    now, before = passes_on(), Before({"tokenization.wrapper": 700})
+    few = structs.replace(now, lines=(*now.lines, edge(11, "checkpoint", "builtins.len", 40)))
+    (cause, *_) = causes.of_calls(before, few, lambda line: line.line == 11)
+    assert "tokenization.py:1 " in cause.text
+
+
+def test_lines_that_call_as_often_as_before_are_no_cause():
+    now = passes_on()
+    known = Before({}, lines=(edge(50, "run", "tokenization.wrapper", 650), now.lines[3]))
+    assert [(each.line.line, each.calls) for each in known.extra(now.lines)] == [(5, 50), (7, 300), (1, 300)]
+    moved = structs.replace(now.lines[0], line=line(51, "run"))
+    assert [each.calls for each in known.extra([moved, moved])] == [50, 700]
+    assert Before().extra(now.lines) == now.lines
+
+
 def test_a_package_that_calls_has_the_line_that_leads_to_it():
     now = PythonCalls(
         functions={"pandas.core.series.Series.__init__": 300},

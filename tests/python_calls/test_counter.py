@@ -276,7 +276,7 @@ def test_lines_of_the_project_that_call_are_found():
 def test_a_look_up_of_lines_that_ends_early_says_after_how_many_calls(
     monkeypatch: pytest.MonkeyPatch, most: int, looked_up: int
 ):
-    monkeypatch.setattr(tally, "MOST_WALKS", most)
+    monkeypatch.setattr(tally, "MOST_FRAMES", most)
     found = counted(by_rows, list(range(50)), lines=True)
     assert found.looked_up == looked_up
     assert PythonCalls().with_lines(found).looked_up == looked_up

@@ -293,11 +293,20 @@ def test_a_line_in_a_file_that_changed_is_the_cause_before_one_that_it_calls() -
     kernel, helper = SourceLine("kernel.py", 74, "mttkrp", "multi(x)"), line(71, "dot(x, y)", "mode_dot")
     before = {op: (SiteCalls(1, (helper, line(30), TEST)),) for op in ops}
     now = {op: (SiteCalls(9, (helper, kernel, TEST)),) for op in ops}
-    for files, cause in (((), helper), (("kernel.py",), kernel), (("docs.md",), helper)):
+    cases = (((), helper), (("kernel.py",), kernel), (("docs.md",), helper))
+    for files, cause in cases:
         for names in (ops, ops[:1]):
             failing = window(dict.fromkeys(names, 9), {op: now[op] for op in names}, dict.fromkeys(names, 1), before)
-            told = replace(failing, changed_files=files).told[0]
+            told = replace(failing, changed=dict.fromkeys(files, ())).told[0]
             assert (told.line, f"{cause.file}:{cause.line}" in told.text) == (cause, True)
+
+
+def test_a_line_that_changed_is_the_cause_before_others_in_files_that_did() -> None:
+    before = {"Cast": (SiteCalls(1, (line(3, "cast(x)", "helper"), line(30), TEST)),)}
+    now = {"Cast": (SiteCalls(4, (line(3, "cast(x)", "helper"), line(30), TEST)),)}
+    failing = window({"Cast": 4}, now, {"Cast": 1}, before)
+    for ranges, cause in (([], 3), ([range(1, 2)], 3), ([range(2, 4)], 3), ([range(29, 31)], 30), ([range(1, 99)], 3)):
+        assert f"nets.py:{cause}" in replace(failing, changed={"nets.py": ranges}).told[0].text
 
 
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:

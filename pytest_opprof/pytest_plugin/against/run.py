@@ -190,7 +190,7 @@ class Against:
             return None
         lines = {} if self._config.option.opprof_against_tests == "here" else tree.changed_lines()
         changed = {test.nodeid: lines[path] for test in tests if (path := Path(test.file).resolve()) in lines}
-        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed, tree.changed_files())
+        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed, tree.changed_code())
         found.add(first)
         if cache:
             cache.keep(first[0], {test.nodeid for test in tests if not test.may_judge_times})
@@ -304,7 +304,7 @@ class Against:
         of = f" of {every}, one for each group of parameters with the same change" if len(failing) < every else ""
         say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}{of}, {why}to look up source lines")
         shards = self._wanted(_shards(failing, len(sides)))
-        request = Request(sites=True, slow=slow)
+        request = Request(sites=True, causes=True, slow=slow)
         found.locate(groups, turns.run_at_once([*zip(sides, shards)], False, request))
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[SideTest], found: Found) -> None:

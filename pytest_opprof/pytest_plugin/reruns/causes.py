@@ -51,9 +51,14 @@ class Causes:
         self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
 
     @property
-    def are_requested(self) -> bool:
-        """Whether another run compares this one with a base, and requests the causes of failing tests."""
+    def compares_lines(self) -> bool:
+        """Whether another run compares lines of this one's tests with those of another revision."""
         return bool(self._apart and self._settings.against and request_of(self._config).sites)
+
+    @property
+    def are_requested(self) -> bool:
+        """Whether another run judges this one's tests, and requests the causes of their failures."""
+        return bool(self._apart and request_of(self._config).causes)
 
     def sites(self, profile: OpProfile, plan: TestPlan) -> SitesByOp:
         """Return the source lines of each op, and of each name in a budget."""
@@ -151,11 +156,10 @@ class Causes:
 
         *sample* and *count* run the body once more each in this process.
         """
-        is_slow = request_of(self._config).slow
-        if self._apart and (is_slow or self.are_requested):
-            # Another process judges, and requests the lines of failing tests.
-            lines = sample()
-            if is_slow and self.are_requested and not all(each.numbers.python for each in windows):
+        if self._apart:  # another process judges
+            lines = sample() if self.are_requested else []
+            is_side = bool(self._settings.against)
+            if is_side and request_of(self._config).slow and not all(each.numbers.python for each in windows):
                 counted = count()
                 known = [each.numbers.python or counted.get(each.name) for each in windows]
                 windows = [
@@ -163,14 +167,14 @@ class Causes:
                     for each, python in zip(windows, known)
                 ]
             return [_explained(each, OF_TIME, lines) if each.name == BODY else each for each in windows]
-        if not self._apart and any(each.name == BODY and each.unseen and not each.accepted for each in windows):
+        if any(each.name == BODY and each.unseen and not each.accepted for each in windows):
             lines = sample()
             return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if each.is_slow}
-        if not slow and not self._apart and any(each.name == BODY and each.slower_here for each in windows):
+        if not slow and any(each.name == BODY and each.slower_here for each in windows):
             lines = sample()
             return [_explained(each, [CPU_TIME], lines) if each.name == BODY else each for each in windows]
-        if not slow or self._apart:
+        if not slow:
             return windows
         lines, counted = sample(), count()
         if BODY in slow and not lines and counted[BODY].fails_again:
