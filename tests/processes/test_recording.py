@@ -79,7 +79,7 @@ class Others:
     def measure(self, batch: Batch, patience_s: float) -> dict[str, Answer]:
         self.asked.append(batch.tests)
         self.in_one_thread.append(batch.request.one_thread)
-        self.with_lines.append(batch.sites)
+        self.with_lines.append(batch.tests if batch.request.sites else batch.sites)
         self.patience_s.append(patience_s)
         # This run's process is number 1.
         found = {test: self._does(self._ended + 2, test) for test in batch.tests}
