@@ -10,6 +10,7 @@ import gc
 import tracemalloc
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from types import CellType, FunctionType
 
 from .holders import held_as
@@ -70,7 +71,8 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
         names = [held_as(each, one)[0] or type(each).__name__ for each, one in zip(shown, following)]
         # A cycle begins anywhere; an attribute is easiest to find.
         first = next((number for number, name in enumerate(names) if "." in name), 0)
-        return " -> ".join([*names[first:], *names[:first]])
+        counted = [(name, len([*same])) for name, same in groupby([*names[first:], *names[:first]])]
+        return " -> ".join(name if number == 1 else f"{number} x {name}" for name, number in counted)
     return ""
 
 

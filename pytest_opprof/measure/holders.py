@@ -31,6 +31,8 @@ class Holder(NamedTuple):
     """Of the object with this name: ``list``; empty if that is the thing itself."""
     container: Any = None
     """The list, dict, set or deque that keeps it."""
+    is_none: bool = False
+    """Whether everything that refers to it was looked at, so that no name means no holder in Python."""
 
     def __str__(self) -> str:
         """Return both: ``model.history (list)``."""
@@ -75,7 +77,35 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         following += between
         following.sort(key=lambda each: id(each) in new)  # older ones come first
         own += [referrers, between]
-    return spare
+    return spare._replace(is_none=not following)
+
+
+def outermost(thing: object, left: Sequence[object]) -> object:
+    """Return the nearest object that keeps *thing* and that none of the objects *left* by a call refers to; the *thing*
+    itself in a cycle.
+    """
+    every = {id(each): each for each in left}
+    referrers: dict[int, list[int]] = {}
+    for each in left:
+        for one in gc.get_referents(each):
+            if id(one) in every and one is not each:
+                referrers.setdefault(id(one), []).append(id(each))
+    found = dict.fromkeys([id(thing)])
+    following = [*found]
+    for at in following:
+        if at not in referrers:
+            return every.get(at, thing)
+        new = [each for each in dict.fromkeys(referrers[at]) if each not in found]
+        found |= dict.fromkeys(new)
+        following += new
+    return thing
+
+
+def unheld(thing: object) -> str:
+    """Return in words that no Python object holds *thing*."""
+    name = str(getattr(thing, "__qualname__", ""))
+    named = f"the {type(thing).__name__} {name}" if name else f"the {type(thing).__name__}"
+    return f"{named} is held by no Python object, as by a hook of atexit or os.register_at_fork, or a C extension"
 
 
 def _cache(cache: Any) -> str:

@@ -25,7 +25,7 @@ from ..machine.left import InUse, in_use
 from ..sites.code import first_part, is_test_tool
 from ..units import format_bytes, plural
 from . import cycles
-from .holders import CONTAINERS, LRU_CACHE, autograd_graph, holder, line_that_fills
+from .holders import CONTAINERS, LRU_CACHE, autograd_graph, holder, line_that_fills, outermost, unheld
 from .traced import line_of, traced
 
 WARMUPS: Final = 2
@@ -228,9 +228,13 @@ def _held(call: Callable[[], object], kinds: Collection[type]) -> Iterator[str]:
     kind = min(kinds, key=_rank)
     made = [each for each in left if type(each) is kind]
     if made:
-        found = holder(made[-1], [made], left)
+        thing = outermost(made[-1], left)
+        found = holder(thing, [made], left)
         if held_by := str(found) or autograd_graph():
             yield f"held by {held_by}{_grows(found.container, call)}"
+        elif found.is_none:
+            yield unheld(thing)
+            lines = _after(call, [type(thing)])[0] or lines
     yield from _made_at(lines)
 
 

@@ -46,6 +46,9 @@ class Call:
         self.result: object = None
         self.raised: BaseException | None = None
         """The exception of the test itself."""
+        logging = test.item.config.pluginmanager.get_plugin("logging-plugin")
+        handlers = (getattr(logging, name, None) for name in ("caplog_handler", "report_handler"))
+        self._log_handlers = [handler for handler in handlers if handler is not None]
 
     def by_pytest(self) -> Generator[None, object, object]:
         """Yield to let pytest run the body."""
@@ -58,12 +61,23 @@ class Call:
         return self.result
 
     def by_us(self) -> object:
-        """Run the body."""
+        """Run the body.
+
+        It begins with an empty log, as pytest's run does: `caplog` would have the records of all runs, and each run
+        would leave its records behind. Those of a run that fails for the test stay for the report.
+        """
+        kept = [(handler, handler.records, handler.stream) for handler in self._log_handlers]
+        for handler in self._log_handlers:
+            handler.reset()
         try:
             result = self.item.runtest()
         except BaseException as error:
             self.raised = error
+            kept = kept if self.is_over else []
             raise
+        finally:
+            for handler, records, stream in kept:
+                handler.records, handler.stream = records, stream
         if getattr(self.item, "_excinfo", None):
             # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
             self.raised = Failed("a round failed or was skipped")

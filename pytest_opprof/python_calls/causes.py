@@ -86,9 +86,13 @@ SLEEP = "time.sleep"
 
 def grown(before: Before, now: Mapping[str, int]) -> dict[str, int]:
     """Return the extra calls *now*, by function: those beyond 1 % and 10 calls, or all if none is."""
-    more = {name: calls - before.of(name) for name, calls in now.items() if calls > before.of(name)}
+    more = _grown_at_all(before, now)
     notable = {name: grew for name, grew in more.items() if grew > FLOOR and grew > TOLERANCE * before.of(name)}
     return notable or more
+
+
+def _grown_at_all(before: Before, now: Mapping[str, int]) -> dict[str, int]:
+    return {name: calls - before.of(name) for name, calls in now.items() if calls > before.of(name)}
 
 
 def of_calls(
@@ -100,11 +104,14 @@ def of_calls(
 
     None for *before* if the baseline's functions are unknown: the functions with most calls are then named.
     """
-    more = grown(before or NOTHING, now.functions)
+    more, every = grown(before or NOTHING, now.functions), _grown_at_all(before or NOTHING, now.functions)
     calling = (before or NOTHING).extra(now.lines)
-    lines = [each for each in calling if each.function in more]
+    # One more call of a function may be the cause of all that grew in it.
+    lines = [each for each in calling if each.function in every]
     if now.looked_up:  # of the first calls alone: a line that makes few of these, and of all, proves nothing
-        lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, more[each.function])]
+        lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, every[each.function])]
+    if not any(each.function in more for each in lines):
+        lines = []
     own, grown_by = {*now.own}, {name: calls - (before or NOTHING).of(name) for name, calls in now.functions.items()}
     grew = {name for name, calls in grown_by.items() if calls > 0}
     called_at = Counter(each.function for each in now.lines)
@@ -116,7 +123,7 @@ def of_calls(
         )
 
     found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
-    growth = _Growth(before or NOTHING, now, calling, more)
+    growth = _Growth(before or NOTHING, now, calling, every)
     for edges in growth.roots(lines, own, is_changed)[:_LINES]:
         here = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
         # What follows from a function of the project has a line in it.
@@ -142,9 +149,11 @@ def of_calls(
         said = f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known, in_all)}"
         if first.function not in grew and (led := _leads_to(at, more)):
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
+        if found and before is not None and first.function not in grew and not led:
+            continue  # it calls builtins, of which other lines make the extra calls
         if not found and before is not None:  # without a baseline nothing is known to be more
             follow = growth.below([each.function for each in edges]) - {first.function, led}
-            said += _beside({name: more[name] for name in follow}) + _of_first(now)
+            said += _beside({name: more[name] for name in follow & more.keys()}) + _of_first(now)
         found.append(Cause(said, first.line if first.caller in own else None))
     return found
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import tracemalloc
 from threading import Event
 from threading import enumerate as enumerate_threads
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_opprof.errors import UsageError
+from pytest_opprof.measure import host_memory
 from pytest_opprof.measure.host_memory import LOOKER, lines_at, peak_of
 from pytest_opprof.measure.traced import line_of
 
@@ -86,6 +88,21 @@ def test_nothing_is_traced_after_an_error(look: object) -> None:
         look(fails)  # type: ignore[operator]
     assert not tracemalloc.is_tracing()
     assert gc.isenabled()
+
+
+def test_a_peak_that_no_line_holds_a_tenth_of_is_said_to_be_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_memory, "_NEARLY", (0.01,))
+
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        kept = bytearray(MIB)
+        looker.join(10)
+        del kept
+
+    (line,) = lines_at(12 * MIB, body)
+    assert re.fullmatch(
+        r"it is spread over \d+ lines?; the largest holds 1 MiB at tests/\S+test_host_memory.py:\d+", line
+    )
 
 
 def test_the_lines_that_hold_the_peak_are_named_the_largest_first() -> None:

@@ -348,6 +348,43 @@ def test_the_cycle_is_named_that_keeps_an_object_with_a_finalizer_outside_of_it(
     assert left.where[0] == "kept by the cycle Cache.fetch -> function"
 
 
+class Chained:
+    def __init__(self, following: object = None) -> None:
+        self.following = following
+
+    def __del__(self) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_equal_members_of_a_cycle_are_counted() -> None:
+    def links() -> None:
+        first = Chained()
+        first.following = Chained(Chained(first))
+
+    assert left_by(links).where[0] == "kept by the cycle 3 x Chained.following"
+
+
+@pytest.mark.slow
+def test_what_no_python_object_holds_is_said_with_the_outermost_object_and_its_line() -> None:
+    """opentelemetry registers a method for forked processes in each exporter: its Resource is leaked by that alone."""
+
+    class Exporter:
+        def __init__(self) -> None:
+            self.resource = Handler()
+            method = self.ended
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # as atexit does
+
+        def ended(self) -> None:
+            pass
+
+    unheld, made = left_by(Exporter).where
+    hook = "a hook of atexit or os.register_at_fork, or a C extension"
+    assert unheld == f"the method {Exporter.ended.__qualname__} is held by no Python object, as by {hook}"
+    line = Exporter.__init__.__code__.co_firstlineno + 2
+    assert made == f"made at tests/measure/test_leaks.py:{line}"
+
+
 @pytest.mark.slow
 def test_the_line_at_which_a_list_grows_is_named_also_where_another_made_the_thing() -> None:
     def keep(thing: object) -> None:

@@ -137,6 +137,15 @@ def test_what_a_body_no_longer_does_after_many_calls_is_confirmed_before_leaks_a
 
 
 @pytest.mark.slow
+def test_a_log_that_pytest_captures_is_not_left_behind(suite: Suite, pytester: pytest.Pytester) -> None:
+    log = "    try: {}['a']\n    except KeyError: logging.getLogger().exception('lost')\n"
+    write(pytester, "op_budget(left_behind=0)", BODY, log)
+    test_file = pytester.path / "test_m.py"
+    test_file.write_text("import logging\n" + test_file.read_text())
+    suite("--opprof").assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
 def test_memory_of_a_device_that_nothing_in_python_holds_is_leaked_memory(
     suite: Suite, pytester: pytest.Pytester
 ) -> None:

@@ -64,6 +64,31 @@ def test_a(opprof):
     result.stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok", "*1 passed, 2 rerun*"])
 
 
+def test_each_round_has_a_log_of_its_own(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        HEAD
+        + """
+import logging
+@pytest.mark.opprof(rounds=3, warmup=1)
+def test_a(caplog):
+    fake.launch("Add")
+    logging.getLogger().warning("once")
+    assert [each.message for each in caplog.records] == ["once"] and caplog.text.count("once") == 1
+runs = []
+@pytest.mark.opprof(rounds=3)
+def test_b():
+    fake.launch("Add")
+    runs.append(1)
+    logging.getLogger().warning("in run %d", len(runs))
+    assert len(runs) != 2
+"""
+    )
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*Captured log call*", "*in run 2"])
+    result.stdout.no_fnmatch_line("*in run 1")
+
+
 def test_junit_has_the_failure_and_its_message(pytester: pytest.Pytester, suite: Suite) -> None:
     pytester.makepyfile(BROKEN)
     suite("--opprof", "--junit-xml=junit.xml")

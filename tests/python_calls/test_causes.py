@@ -106,6 +106,34 @@ def test_a_changed_line_that_few_of_the_calls_follow_from_is_not_the_cause():
     assert "tokenization.py:1 " in cause.text
 
 
+def test_one_more_call_of_a_function_is_the_cause_of_all_calls_in_it():
+    """python-qrcode: a method calls the one of its base class, once, which goes over all pixels."""
+    now = PythonCalls(
+        functions={"tokenization.apply": 1, "tokenization.base": 1, "builtins.len": 3000},
+        own=("tokenization.apply", "tokenization.base"),
+        lines=(edge(14, "apply", "tokenization.base", 1), edge(6, "base", "builtins.len", 3000)),
+    )
+    assert of_calls(Before({"tokenization.apply": 1}), now) == [
+        "`apply` at tokenization.py:14 calls `tokenization.base` once (baseline: 0); 1 more function (+3,000 calls)"
+        " follows from it"
+    ]
+
+
+def test_a_line_with_a_small_share_of_the_extra_calls_of_builtins_is_no_further_cause():
+    now = PythonCalls(
+        functions={"tokenization.url": 1, "tokenization.parse": 900, "posixpath.relpath": 900, "builtins.len": 9900},
+        own=("tokenization.url", "tokenization.parse"),
+        lines=(
+            edge(2, "url", "tokenization.parse", 900),
+            edge(3, "parse", "builtins.len", 9000),
+            edge(7, "url", "posixpath.relpath", 900),
+            edge(7, "url", "builtins.len", 900, direct=False),
+        ),
+    )
+    before = Before({"tokenization.url": 1, "posixpath.relpath": 900, "builtins.len": 900})
+    assert [each.partition(" calls ")[0] for each in of_calls(before, now)] == ["`url` at tokenization.py:2"]
+
+
 def test_lines_that_call_as_often_as_before_are_no_cause():
     now = passes_on()
     known = Before({}, lines=(edge(50, "run", "tokenization.wrapper", 650), now.lines[3]))
