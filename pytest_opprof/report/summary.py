@@ -13,7 +13,7 @@ from ..results.run_result import Stale
 from ..results.test_result import TestRecord, counted
 from ..units import plural
 from ..verdict.quantities import FACTS
-from ..verdict.verdicts import Status, Verdict
+from ..verdict.verdicts import OF_MORE_CALLS, Status
 from .accepting import Accepting
 
 _MANY, _CAUSES = 3, 8
@@ -109,7 +109,7 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
     yield f"{failing} failing tests, by cause:"
     for cause in worse[:_CAUSES]:
         what = [f"{'+' * (cause.calls > 0)}{plural(cause.calls, 'call')}"] if cause.calls else []
-        what += [each for each in cause.changes if not (what and each in (Verdict.MORE.value, Verdict.NEW.value))]
+        what += [each for each in cause.changes if not (what and each in OF_MORE_CALLS)]
         most = "" if cause.has_one_line else "most "
         what += [
             f"{most}from {line.file}:{line.line} in {line.function}" for line in [each.line for each in cause.lines[:1]]

@@ -37,7 +37,7 @@ from ..verdict.quantities import (
     with_lines,
 )
 from ..verdict.tolerances import LEAST_ROUNDS
-from ..verdict.verdicts import SEVERITY, Status, Verdict
+from ..verdict.verdicts import OF_MORE_CALLS, SEVERITY, Status, Verdict
 from .acceptance import TRAILER, Acceptance
 from .window_result import GrownLine, RowResult, WindowNumbers, WindowResult, unknown_lines
 
@@ -364,15 +364,14 @@ class JudgedWindow:
         """Return *findings*, with *more* calls from the line at *place* joined if they are of `_SHARED_OPS` ops or
         more; *in_all*: the extra calls of each op from all lines.
         """
-        of_calls = (Verdict.NEW.value, Verdict.MORE.value)
-        ops = [each.op for each in findings if each.op in more and not each.adds and each.rule in of_calls]
+        ops = [each.op for each in findings if each.op in more and not each.adds and each.rule in OF_MORE_CALLS]
         if len(ops) < _SHARED_OPS:
             return [*findings]
         others: list[Finding] = []
         together: list[Finding] = []
         is_member = False
         for each in findings:
-            is_member = is_member if each.adds else each.op in ops and each.rule in of_calls
+            is_member = is_member if each.adds else each.op in ops and each.rule in OF_MORE_CALLS
             below = structs.replace(each, text=f"  {each.text}", short="", line=None)
             (together if is_member else others).append(below if is_member else each)
         line = self._line(ops[0] or "", place)
@@ -387,7 +386,7 @@ class JudgedWindow:
             line,
             over_budget=any(each.over_budget for each in together),
         )
-        at = next(number for number, each in enumerate(findings) if each.op == ops[0] and each.rule in of_calls)
+        at = next(number for number, each in enumerate(findings) if each.op == ops[0] and each.rule in OF_MORE_CALLS)
         return [*others[:at], first, *together, *others[at:]]
 
     def _line(self, op: str, place: Place) -> SourceLine:

@@ -51,7 +51,7 @@ class Row(Changed):
     @property
     def changed_work(self) -> str:
         """The change of its dtypes, bytes and FLOPs; with more calls, the dtypes of the extra calls."""
-        if self.verdict is Verdict.MORE and self.base and self.now:
+        if self.verdict.is_of_more_calls and self.base and self.now:
             return self.now.added(self.base)
         return self.work.text
 
@@ -68,7 +68,7 @@ class Row(Changed):
     @property
     def number(self) -> Number | None:
         """The number that its verdict is about; None if it is about a time."""
-        if self.verdict in (Verdict.NEW, Verdict.GONE, Verdict.MORE, Verdict.FEWER):
+        if self.verdict.is_of_calls:
             return Number.of_calls(self.op, *(calls or NONE for calls in self.calls))
         return self.work.number if self.is_fact or self.verdict is self.work.verdict else None
 
@@ -178,7 +178,7 @@ class Diff:
     @property
     def more_calls(self) -> list[str]:
         """The ops with more calls than in the baseline."""
-        return [row.op for row in self.rows if row.verdict in (Verdict.NEW, Verdict.MORE)]
+        return [row.op for row in self.rows if row.verdict.is_of_more_calls]
 
     @property
     def worse(self) -> list[Row]:
@@ -438,11 +438,11 @@ def _damage(
     """
     verdict = row.verdict
     # A new op has more calls, too.
-    kind = SEVERITY[Verdict.MORE if verdict is Verdict.NEW else verdict] if verdict.does_more else len(SEVERITY)
+    kind = SEVERITY[Verdict.MORE if verdict.is_of_more_calls else verdict] if verdict.does_more else len(SEVERITY)
     more: float = -row.change_ns
     if not is_timed:
         more = -(row.now.bytes or row.now.calls).most if row.now else 0
-    if verdict in (Verdict.NEW, Verdict.MORE):
+    if verdict.is_of_more_calls:
         more = -row.more_calls
     elif verdict.does_more:
         more = -row.work_factor

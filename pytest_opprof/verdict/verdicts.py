@@ -51,36 +51,38 @@ class Verdict(Enum):
     Each has its word, its sense and the status that it gives a test.
     """
 
-    NEW = "new", "worse", Status.MORE_CALLS
-    MORE = "more calls", "worse", Status.MORE_CALLS
-    WIDER = "wider dtypes", "worse", Status.WIDER_DTYPES
-    OTHER_LAYOUT = "other layout", "worse", Status.MORE_WORK
-    MORE_WORK = "more work", "worse", Status.MORE_WORK
-    ABOVE = "more", "worse", Status.MORE_WORK
+    NEW = "new", "new", "worse", Status.MORE_CALLS
+    MORE = "more calls", "with more calls", "worse", Status.MORE_CALLS
+    WIDER = "wider dtypes", "in wider dtypes", "worse", Status.WIDER_DTYPES
+    OTHER_LAYOUT = "other layout", "in another layout", "worse", Status.MORE_WORK
+    MORE_WORK = "more work", "with more work", "worse", Status.MORE_WORK
+    ABOVE = "more", "more", "worse", Status.MORE_WORK
     """A quantity of the window; its gate has the word and the status."""
-    SLOWER = "slower", "worse", Status.SLOWER
-    UNSEEN = "not seen", "worse", Status.NOT_MEASURED
-    NOISY = "no verdict, too noisy", "unknown", Status.TOO_NOISY
-    GONE = "gone", "better", Status.IMPROVED
-    FEWER = "fewer calls", "better", Status.IMPROVED
-    NARROWER = "narrower dtypes", "better", Status.IMPROVED
-    LESS_WORK = "less work", "better", Status.IMPROVED
-    BELOW = "less", "better", Status.IMPROVED
-    OTHER_DTYPES = "other dtypes", "better", Status.OK
+    SLOWER = "slower", "slower", "worse", Status.SLOWER
+    UNSEEN = "not seen", "not seen", "worse", Status.NOT_MEASURED
+    NOISY = "no verdict, too noisy", "no verdict, too noisy", "unknown", Status.TOO_NOISY
+    GONE = "gone", "gone", "better", Status.IMPROVED
+    FEWER = "fewer calls", "with fewer calls", "better", Status.IMPROVED
+    NARROWER = "narrower dtypes", "in narrower dtypes", "better", Status.IMPROVED
+    LESS_WORK = "less work", "with less work", "better", Status.IMPROVED
+    BELOW = "less", "less", "better", Status.IMPROVED
+    OTHER_DTYPES = "other dtypes", "in other dtypes, none wider", "better", Status.OK
     """Changed, but not worse: the baseline should follow."""
-    FASTER = "faster", "better", Status.IMPROVED
-    INCOMPARABLE = "not compared", "neither", Status.OK
-    NO_BASELINE = "no baseline", "neither", Status.NO_BASELINE
-    OK = "ok", "neither", Status.OK
+    FASTER = "faster", "faster", "better", Status.IMPROVED
+    INCOMPARABLE = "not compared", "not compared", "neither", Status.OK
+    NO_BASELINE = "no baseline", "no baseline", "neither", Status.NO_BASELINE
+    OK = "ok", "ok", "neither", Status.OK
 
     _value_: str
+    words: str
+    """How a count of ops says it: ``2 ops are worse (1 with more calls, 1 slower)``."""
     sense: Sense
     status: Status
 
-    def __new__(cls, word: str, sense: Sense, status: Status) -> Self:
+    def __new__(cls, word: str, words: str, sense: Sense, status: Status) -> Self:
         """Make the member; its value is its word, as in JSON."""
         member = object.__new__(cls)
-        member._value_, member.sense, member.status = word, sense, status
+        member._value_, member.words, member.sense, member.status = word, words, sense, status
         return member
 
     @property
@@ -103,9 +105,21 @@ class Verdict(Enum):
         """Whether it fails a test, and is known without times."""
         return self.is_regression and self not in (Verdict.SLOWER, Verdict.UNSEEN)
 
+    @property
+    def is_of_more_calls(self) -> bool:
+        """Whether an op has more calls; a new one had none before."""
+        return self.status is Status.MORE_CALLS
+
+    @property
+    def is_of_calls(self) -> bool:
+        """Whether it is about the number of calls of an op, not about what they work on or take."""
+        return self.is_of_more_calls or self in (Verdict.FEWER, Verdict.GONE)
+
 
 # The rank of each verdict, the worst first.
 SEVERITY: Mapping[Verdict, int] = {verdict: place for place, verdict in enumerate(Verdict)}
+# The words of an op with more calls, as results have them.
+OF_MORE_CALLS = frozenset(verdict.value for verdict in Verdict if verdict.is_of_more_calls)
 
 
 @dataclass(frozen=True, slots=True)

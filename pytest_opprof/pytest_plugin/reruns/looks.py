@@ -32,7 +32,6 @@ _SHOWN = 3
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
 _OF_MEMORY = ("memory", "host memory")
-_OF_CALLS = (Verdict.NEW, Verdict.MORE, Verdict.FEWER, Verdict.GONE)
 
 
 class Looks:
@@ -142,7 +141,7 @@ def with_looks(
     calls = {**seen[0][1], **{op: each.calls for op, each in seen[0][0].items()}}
     # With the same ops, a first use in a process may do more than the change does: it imports, or fills a cache.
     varied = [
-        f"{named(op)} {calls.get(op, 0) if first[op] in _OF_CALLS else first[op].value}"
+        f"{named(op)} {calls.get(op, 0) if first[op].is_of_calls else first[op].value}"
         for op in worse
         if op in first and op in last
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,21 +72,6 @@ def html(base: Compared, now: Compared, diff: Diff, remarks: Sequence[str] = ())
     )
 
 
-_HOW: Final[Mapping[Verdict, str]] = {
-    Verdict.NEW: "new",
-    Verdict.MORE: "with more calls",
-    Verdict.WIDER: "in wider dtypes",
-    Verdict.OTHER_LAYOUT: "in another layout",
-    Verdict.MORE_WORK: "with more work",
-    Verdict.GONE: "gone",
-    Verdict.FEWER: "with fewer calls",
-    Verdict.NARROWER: "in narrower dtypes",
-    Verdict.LESS_WORK: "with less work",
-    Verdict.OTHER_DTYPES: "in other dtypes, none wider",
-}
-"""How an op is worse or better; other verdicts say it themselves."""
-
-
 def _meaning(diff: Diff, before: float, after: float, *, is_timed: bool) -> str:
     """Return sentences that explain the verdict of the comparison: first the whole, then how many ops changed."""
     worse, better = ([row for row in diff.rows if row.verdict.sense == sense] for sense in ("worse", "better"))
@@ -117,7 +102,7 @@ def _in_total(diff: Diff, before: float, after: float, *, is_timed: bool) -> str
 
 def _counted(rows: Sequence[Row], sense: Sense) -> str:
     """Return how many *rows* there are, of each verdict: ``3 ops are worse (2 with more calls, 1 slower)``."""
-    ops = Counter(_HOW.get(row.verdict, row.verdict.value) for row in rows if row.is_op)
+    ops = Counter(row.verdict.words for row in rows if row.is_op)
     how = ", ".join(f"{number} {word}" for word, number in ops.items()) if len(ops) > 1 else "".join(ops)
     found = [plural(ops.total(), "op")] if ops else []
     found += [row.title.strip("()") for row in rows if not row.is_op]
