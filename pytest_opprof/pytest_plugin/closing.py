@@ -222,19 +222,19 @@ class Closing:
         mine = run_of(
             list(summary.records.values()),
             summary.stale,
-            interrupted,
-            list(dict.fromkeys(summary.errors)),
-            settings.against,
-            commit(self._config.rootpath) if settings.json or settings.html else "",
-            self._started,
-            rank,
-            summary.accept,
-            settings.rank.pytest,
+            interrupted=interrupted,
+            errors=list(dict.fromkeys(summary.errors)),
+            against=settings.against,
+            commit=commit(self._config.rootpath) if settings.json or settings.html else "",
+            started=self._started,
+            rank=rank,
+            accept=summary.accept,
+            pytest=settings.rank.pytest,
             python=bool(settings.python),
             leaks=settings.leaks,
             memory=bool(settings.memory),
         )
-        of_others = [run_of(records, [], False, rank=other) for other, records in self._of_ranks.items()]
+        of_others = [run_of(records, [], interrupted=False, rank=other) for other, records in self._of_ranks.items()]
         every = merged([mine, *of_others]) if of_others else mine
 
         def run(what: str) -> RunResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -11,8 +10,7 @@ from ..machine.ranks import ranks_named
 from ..profile.environment import Environment
 from ..profile.range import Range
 from ..verdict.findings import Finding
-from .causes import causes_of
-from .run_result import SCHEMA, RunResult, Stale
+from .run_result import RunResult, Stale, run_of
 from .test_id import split_id
 from .test_result import TestResult, worst
 from .window_result import RankNumbers, WindowResult
@@ -31,25 +29,22 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
     def all_of(values: Iterable[str]) -> str:
         return ", ".join(dict.fromkeys(filter(None, values)))
 
-    return RunResult(
-        SCHEMA,
-        all_of(run.version for run in runs),
-        any(run.interrupted for run in runs),
-        dict(sorted(Counter(test.status.value for test in tests).items())),
+    together = run_of(
         tests,
         _stale(runs),
-        list(dict.fromkeys(each for run in runs for each in run.errors)),
-        all_of(run.against for run in runs),
-        all_of(run.commit for run in runs),
-        min((run.started for run in runs if run.started), default=""),
-        runs[0].rank if len(ranks) == 1 else None,
-        "\n".join(dict.fromkeys(run.accept for run in runs if run.accept)),
-        runs[0].pytest,
-        any(run.python for run in runs),
-        any(run.leaks for run in runs),
-        any(run.memory for run in runs),
-        causes_of(tests),
+        interrupted=any(run.interrupted for run in runs),
+        errors=list(dict.fromkeys(each for run in runs for each in run.errors)),
+        against=all_of(run.against for run in runs),
+        commit=all_of(run.commit for run in runs),
+        started=min((run.started for run in runs if run.started), default=""),
+        rank=runs[0].rank if len(ranks) == 1 else None,
+        accept="\n".join(dict.fromkeys(run.accept for run in runs if run.accept)),
+        pytest=runs[0].pytest,
+        python=any(run.python for run in runs),
+        leaks=any(run.leaks for run in runs),
+        memory=any(run.memory for run in runs),
     )
+    return replace(together, version=all_of(run.version for run in runs))
 
 
 def _stale(runs: Sequence[RunResult]) -> list[Stale]:

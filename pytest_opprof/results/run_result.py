@@ -34,7 +34,7 @@ class Stale(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
         return f"{self.file}: {self.test}" if self.file else f"{titled(self.test, self.window)} [{self.environment}]"
 
 
-class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
+class RunResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything one pytest run measured (pytest --opprof --opprof-json=FILE)."""
 
     schema: Literal[4]
@@ -74,6 +74,7 @@ class RunResult(Struct, frozen=True, forbid_unknown_fields=True):
 def run_of(
     records: Sequence[TestResult],
     stale: Sequence[Stale],
+    *,
     interrupted: bool,
     errors: Sequence[str] = (),
     against: str = "",
@@ -82,7 +83,6 @@ def run_of(
     rank: int | None = None,
     accept: str = "",
     pytest: str = "pytest",
-    *,
     python: bool = False,
     leaks: bool = False,
     memory: bool = False,
@@ -91,23 +91,23 @@ def run_of(
     tests = [TestResult(**{name: getattr(each, name) for name in TestResult.__struct_fields__}) for each in records]
     counts: dict[str, int] = dict(sorted(Counter(record.status.value for record in records).items()))
     return RunResult(
-        SCHEMA,
-        __version__,
-        interrupted,
-        counts,
-        tests,
-        list(stale),
-        list(errors),
-        against,
-        commit,
-        started,
-        rank,
-        accept,
-        pytest,
-        python,
-        leaks,
-        memory,
-        causes_of(tests),
+        schema=SCHEMA,
+        version=__version__,
+        interrupted=interrupted,
+        summary=counts,
+        tests=tests,
+        stale=list(stale),
+        errors=list(errors),
+        against=against,
+        commit=commit,
+        started=started,
+        rank=rank,
+        accept=accept,
+        pytest=pytest,
+        python=python,
+        leaks=leaks,
+        memory=memory,
+        causes=causes_of(tests),
     )
 
 

@@ -75,6 +75,33 @@ def test_a_baseline_is_stale_only_where_no_shard_measured_its_test() -> None:
     assert merged([one, other]).stale == [stale[2], stale[3], stale[5]]
 
 
+EVERYTHING = run(
+    record_of("t.py::a", SAME, MORE),
+    stale=[Stale("gone", file="baselines/fake/t/m.py.json")],
+    interrupted=True,
+    errors=["broken"],
+    against="main",
+    commit="f00d",
+    started="2026-11-23T04:20:00Z",
+    rank=1,
+    accept="Opprof-Accept: t.py::a Cast+3",
+    pytest="torchrun -m pytest",
+    python=True,
+    leaks=True,
+    memory=True,
+)
+
+
 def test_a_merge_of_one_run_is_that_run() -> None:
-    one = structs.replace(run(record_of("t.py::a", SAME, MORE)), accept="Opprof-Accept: t.py::a Cast+3")
-    assert merged([one]) == one
+    assert merged([EVERYTHING]) == EVERYTHING
+
+
+def test_no_field_of_a_run_is_left_out_of_that_merge() -> None:
+    # A merge without a rule for a field gives it the value of an empty run, so it needs another one here.
+    empty = run()
+    told = {name for name in EVERYTHING.__struct_fields__ if getattr(EVERYTHING, name) != getattr(empty, name)}
+    assert {*EVERYTHING.__struct_fields__} - told == {"schema", "version"}
+
+
+def test_the_versions_of_runs_are_told_together() -> None:
+    assert merged([structs.replace(EVERYTHING, version=each) for each in ("1.0", "2.0", "1.0")]).version == "1.0, 2.0"

@@ -127,6 +127,8 @@ def test_a_window_keeps_what_became_of_each_op_and_what_its_findings_are_about()
 
 def test_a_run_tells_its_errors_its_revision_and_the_lines_of_tests(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    run_result.write(path, run_of([structs.replace(record(), line=12)], [], False, ["broken"], "main"))
+    run_result.write(
+        path, run_of([structs.replace(record(), line=12)], [], interrupted=False, errors=["broken"], against="main")
+    )
     found = read(path)
     assert (found.errors, found.against, found.tests[0].line) == (["broken"], "main", 12)
