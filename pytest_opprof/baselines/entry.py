@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ..machine.identity import machine, with_python
 from ..profile.environment import Environment
@@ -34,6 +34,7 @@ class WindowBaseline:
     """The calls and work of each op."""
     times: Mapping[str, tuple[ProcessTimes, ...]] = field(default_factory=dict)
     """By machine: the times of each process."""
+    _: KW_ONLY
     mismatched: Mapping[str, KeptTimes] = field(default_factory=dict)
     """By machine: stored times that belong to other calls. They judge nothing, and only an update of this window drops
     them, because reverting the calls may make them valid again."""
@@ -64,6 +65,11 @@ class WindowBaseline:
     def processes(self) -> list[ProcessTimes]:
         """The times of each process, of all machines."""
         return [run for runs in self.times.values() for run in runs]
+
+    @property
+    def in_other_orders(self) -> dict[str, Any]:
+        """The fields about other orders of the tests; an update measures all of them, or none."""
+        return {"compiled_anew": self.compiled_anew, "warm": self.warm, "alone": self.alone}
 
     @property
     def all_facts(self) -> dict[str, Range]:
@@ -170,18 +176,17 @@ class WindowBaseline:
             # All of them, because one run counted them together.
             python, facts = now.python, facts | {name: each for name, each in now.facts.items() if name in OF_PYTHON}
         facts = _that_do_not_follow(facts, ops)
-        of_orders = self if now.warm is None else now  # one update measured both
+        measured = self if now.warm is None else now
+        orders = {**measured.in_other_orders, "warm": measured.warm if any(measured.warm or ()) else None}
         return replace(
             self,
             ops=ops,
             facts=facts,
-            warm=of_orders.warm if any(of_orders.warm or ()) else None,
-            alone=of_orders.alone,
-            compiled_anew=of_orders.compiled_anew,
             python=python,
             times={**self.times, **now.times} if fresh else self.times,
             coarse={**self.coarse, **here},
             mismatched={},
+            **orders,
         )
 
     def lacks_coarse(self, machine: str, now: Coarse) -> bool:
@@ -226,8 +231,8 @@ def entry_of(window: WindowResult) -> WindowBaseline:
     is_alone = window.environment.ranks == 1
     coarse = {with_python(window.machine): window.coarse} if window.coarse is not None and is_alone else {}
     return WindowBaseline(
-        ops,
-        times,
+        ops=ops,
+        times=times,
         facts=facts,
         python=versions,
         coarse=coarse,

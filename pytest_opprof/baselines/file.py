@@ -10,7 +10,7 @@ the two, times of other calls are not used.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind")
 # The conditions of the rounds in the file, if known: the key, and the field of ProcessTimes.
 _CONDITIONS = {"wait_us": "wait_ns", "yardstick_us": "yardstick_ns"}
+# The fields of an entry that the file has in another form; it has all others of `KeptWindow` as they are.
+_IN_ANOTHER_FORM = ("ops", "warm", "alone", "ranks")
 
 
 def load(path: Path) -> Baselines:
@@ -154,14 +156,15 @@ def _joined(path: Path, calls: CallsFile, times: TimesFile | None) -> Baselines:
 def _entry(kept: KeptWindow) -> WindowBaseline:
     """Return the entry of a window or a rank, without times."""
     warm, alone = ((_ops_of(each), each.facts) if each else None for each in (kept.warm, kept.alone))
-    return WindowBaseline(
-        _ops_of(kept),
-        facts=kept.facts,
-        python=kept.python,
-        compiled_anew=kept.compiled_anew,
-        warm=warm,
-        alone=alone,
-    )
+    return WindowBaseline(ops=_ops_of(kept), warm=warm, alone=alone, **_as_they_are(kept))
+
+
+def _as_they_are(of: WindowBaseline | KeptWindow) -> dict[str, Any]:
+    """Return the fields that are the same in an entry and in a file, by name: a new one needs no line here."""
+    from .file_types import KeptWindow
+
+    found = {name: getattr(of, name) for name in KeptWindow.__struct_fields__ if name not in _IN_ANOTHER_FORM}
+    return {name: dict(each) if isinstance(each, Mapping) else each for name, each in found.items()}
 
 
 def _ops_of(kept: KeptWindow) -> dict[str, OpCounts]:
@@ -233,7 +236,8 @@ def _kept_coarse(each: Coarse) -> KeptCoarse:
     from .file_types import KeptCoarse
 
     first = UNSET if each.first is None else _kept_coarse(each.first)
-    return KeptCoarse(_milliseconds(each.cpu_ns), each.processes, _milliseconds(each.wall_ns), first)
+    cpu, wall = _milliseconds(each.cpu_ns), _milliseconds(each.wall_ns)
+    return KeptCoarse(cpu_ms=cpu, wall_ms=wall, processes=each.processes, first=first)
 
 
 def _milliseconds(times_ns: Iterable[int]) -> list[float]:
@@ -261,9 +265,11 @@ def _kept_window(entry: WindowBaseline) -> KeptWindow:
             ops[op] = with_fields(each, **none)
     others = {"warm": entry.warm, "alone": entry.alone} if any(entry.warm or ()) else {}
     kept = {
-        name: KeptWindow(dict(done[0]) or UNSET, dict(done[1])) for name, done in others.items() if done is not None
+        name: KeptWindow(ops=dict(done[0]) or UNSET, facts=dict(done[1]))
+        for name, done in others.items()
+        if done is not None
     }
-    return with_fields(KeptWindow(ops, dict(entry.facts), dict(entry.python), entry.compiled_anew), **kept)
+    return with_fields(KeptWindow(ops=ops, **_as_they_are(entry)), **kept)
 
 
 def _timed(window: KeptWindow) -> object:

@@ -24,7 +24,7 @@ _Rounds = Annotated[list[Annotated[float, Meta(ge=0, le=1e15)]], Meta(min_length
 _Processes = Annotated[list[_Rounds], Meta(min_length=1)]
 
 
-class KeptWindow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class KeptWindow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The calls and facts of one window of a test in one round."""
 
     ops: Annotated[

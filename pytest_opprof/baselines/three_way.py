@@ -96,7 +96,7 @@ class Merge:
                 python = theirs.python
         # Times and the calls in another order belong to calls: beside other ops they would be misjudged.
         old, one, other = (side if side.ops == ops else NOTHING for side in (before, ours, theirs))
-        of_orders = other if _of_orders(one) == _of_orders(old) else one
+        orders = (other if one.in_other_orders == old.in_other_orders else one).in_other_orders
         return replace(
             ours,
             ops=ops,
@@ -105,9 +105,7 @@ class Merge:
             facts=facts,
             python=python,
             coarse=by_key(before.coarse, ours.coarse, theirs.coarse, _faster),
-            warm=of_orders.warm,
-            alone=of_orders.alone,
-            compiled_anew=of_orders.compiled_anew,
+            **orders,
         )
 
     def _number_of(
@@ -147,7 +145,3 @@ def _of_new_calls(_: str, before: KeptTimes | None, one: KeptTimes | None, other
     """Return the times of changed calls: a run does not judge by times of other calls than its baseline's."""
     is_of_old = one is not None and before is not None and one.calls_digest == before.calls_digest
     return (other or one) if is_of_old else (one or other)
-
-
-def _of_orders(entry: WindowBaseline) -> tuple[object, ...]:
-    return entry.warm, entry.alone, entry.compiled_anew

@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from pytest_opprof.baselines.entry import WindowBaseline, entry_of
+from pytest_opprof.baselines.entry import NOTHING, WindowBaseline, entry_of
 from pytest_opprof.baselines.file_types import KeptTimes
 from pytest_opprof.machine.identity import with_python
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
+from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.verdict.coarse import Coarse
 
 from ..conftest import ENVIRONMENT, profile_of
+from .whole_entry import FIELDS, lacking, whole
 
 HERE = "CPU, 2 cores"
 
@@ -125,7 +127,7 @@ def test_an_update_without_times_keeps_those_there_are() -> None:
 
 
 def test_an_update_forgets_times_of_other_calls() -> None:
-    old = WindowBaseline(OLD.ops, {"Other": runs(99)}, {HERE: KeptTimes("0", {}, 1, [[9.0]])})
+    old = WindowBaseline(OLD.ops, {"Other": runs(99)}, mismatched={HERE: KeptTimes("0", {}, 1, [[9.0]])})
     assert old.updated(WindowBaseline(OLD.ops), HERE, times_changed=False) == WindowBaseline(
         OLD.ops, {"Other": runs(99)}
     )
@@ -281,6 +283,31 @@ def test_an_entry_has_the_coarse_time_of_a_test_of_one_rank_and_the_times_that_w
     assert entry_of(structs.replace(window, environment=replace(ENVIRONMENT, ranks=2))).coarse == {}
     bare = entry_of(structs.replace(window, coarse=None, warm=None, alone=None, processes=()))
     assert (bare.coarse, bare.warm, bare.alone, bare.times) == ({}, None, None, {})
+
+
+def test_a_measured_window_gives_its_entry_each_field() -> None:
+    numbers = WindowNumbers.of(BODY, profile_of([("Add", 5)]))
+    window = structs.replace(
+        JudgedWindow(numbers).result(HERE, parallel=False, compared=True),
+        facts={"grad_nodes": (1,)},
+        python=PythonCalls(versions={"python": "3.12"}),
+        coarse=coarse(10),
+        warm=({"Add": OpCounts(Range(0))}, {}),
+        alone=({}, fact("grad_nodes", 1)),
+        compiled_anew=True,
+        processes=runs(10),
+        environment=replace(ENVIRONMENT, ranks=1),
+    )
+    # Only a file has times of other calls, and only several ranks together differ.
+    assert lacking(entry_of(window)) == {"mismatched", "ranks"}
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name not in ("mismatched", "ranks")])
+def test_an_update_records_each_field_that_the_entry_lacks(name: str) -> None:
+    now = whole(1)
+    old = replace(now, **{name: getattr(NOTHING, name)})
+    assert old != now
+    assert getattr(old.updated(now, HERE, times_changed=False), name) == getattr(now, name)
 
 
 def test_an_update_with_other_calls_of_python_functions_takes_all_that_were_counted_with_them() -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from pytest_opprof.results import document as results_document
 from pytest_opprof.results.json_schema import problems
 from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.quantities import FACTS
+
+from .whole_entry import lacking, whole
 
 HERE = "CPU, 2 cores"
 TORCH = Environment((("torch", "2.13.0"),), "cpu", "x86_64")
@@ -257,6 +260,16 @@ def test_times_of_one_machine_may_be_of_these_calls_and_those_of_another_not(sav
     paths.times_of(saved).write_text(json.dumps(document))
     entry = baselines_file.load(saved).tests["TestA::test_a"]["prefill"]
     assert (set(entry.times), set(entry.mismatched)) == ({HERE}, {"Other"})
+
+
+def test_each_field_of_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
+    one = whole(1)
+    ranks = {str(rank): replace(whole(rank + 1), times={}, coarse={}, mismatched={}) for rank in range(2)}
+    windows = {"body": one, "of ranks": replace(ranks["0"], ranks=ranks)}
+    assert lacking(*windows.values()) == set()
+    path = tmp_path / "test_a.py.json"
+    baselines_file.save(path, Baselines(replace(TORCH, ranks=2), {"test_a": windows}))
+    assert baselines_file.load(path).tests == {"test_a": windows}
 
 
 FACTS_KEPT = {"grad_nodes": Range(0, 3), "peak_memory": Range(4096, 8192, varies=True)}

@@ -14,6 +14,8 @@ from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.verdict.coarse import Coarse
 
+from .whole_entry import FIELDS, whole
+
 WHERE = "test_x", "body"
 NUMBERS = st.dictionaries(st.sampled_from("abc"), st.integers(1, 3))
 
@@ -166,6 +168,17 @@ def test_the_versions_of_calls_of_python_functions_are_those_of_the_side_that_ch
     found = merge.window(WHERE, *(WindowBaseline({}, python=each) for each in (base, ours, theirs)))
     assert found == WindowBaseline({}, python=kept)
     assert len(merge.conflicts.get(WHERE, [])) == conflicts
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "ranks"])  # which is merged as one
+def test_each_field_that_one_side_changed_comes(name: str) -> None:
+    base = whole(1)
+    changed = replace(base, **{name: getattr(whole(2), name)})
+    assert changed != base
+    merge = Merge()
+    assert merge.window(WHERE, base, base, changed) == changed
+    assert merge.window(WHERE, base, changed, base) == changed
+    assert merge.conflicts == {}
 
 
 def test_entries_of_ranks_that_both_sides_left_alone_are_no_conflict() -> None:
