@@ -31,8 +31,10 @@ class Holder(NamedTuple):
     """Of the object with this name: ``list``; empty if that is the thing itself."""
     container: Any = None
     """The list, dict, set or deque that keeps it."""
+    is_left: bool = False
+    """Whether the owner is itself left behind, so that something else keeps both."""
     is_none: bool = False
-    """Whether everything that refers to it was looked at, so that no name means no holder in Python."""
+    """Whether no Python object holds it: all that refers to it was looked at."""
 
     def __str__(self) -> str:
         """Return both: ``model.history (list)``."""
@@ -66,7 +68,7 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
                 found = Holder(named, "" if at is thing else kind, container)
                 if id(owner) not in new:
                     return found
-                spare = spare if spare.name else found
+                spare = spare if spare.name else found._replace(is_left=True)
         # A frame of the call has ended, so a traceback keeps it, and something else that.
         between = [
             each
@@ -77,7 +79,8 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         following += between
         following.sort(key=lambda each: id(each) in new)  # older ones come first
         own += [referrers, between]
-    return spare._replace(is_none=not following)
+    # The variables of a thread that runs are seen by nobody.
+    return spare._replace(is_none=not following and len(sys._current_frames()) == 1)
 
 
 def outermost(thing: object, left: Sequence[object]) -> object:

@@ -230,6 +230,9 @@ def _held(call: Callable[[], object], kinds: Collection[type]) -> Iterator[str]:
     if made:
         thing = outermost(made[-1], left)
         found = holder(thing, [made], left)
+        if not found.name:
+            inner = holder(made[-1], [made], left)
+            found = found if found.is_none and (inner.is_left or not inner.name) else inner
         if held_by := str(found) or autograd_graph():
             yield f"held by {held_by}{_grows(found.container, call)}"
         elif found.is_none:

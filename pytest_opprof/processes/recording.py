@@ -93,16 +93,17 @@ class Recording:
         The last process also records source lines, if no times are needed, because a separate process would import the
         framework once more.
         """
-        windows = [window for test in tests for window in self._of(test)]
+        of_tests = [(test, self._of(test)) for test in tests]
+        windows = [window for _, of_test in of_tests for window in of_test]
         if windows and processes > 1:
             with_lines = {test.id for test in tests if test.tells_sites and not any(map(is_timed, test.windows))}
             self._measure(windows, range(2, processes + 1), processes, with_lines, warm=True)
             varying = [window for window in windows if window.varies]
             if varying and processes == CALL_PROCESSES and not self._is_broken:
                 self._measure(varying, range(processes + 1, VARYING_PROCESSES + 1), VARYING_PROCESSES)
-        for test in tests:
+        for test, of_test in of_tests:
             vary: dict[str, OpCounts] = {}
-            for window in (window for window in windows if window.test is test):
+            for window in of_test:
                 window.keep_coarse()
                 vary |= window.keep_calls_that_vary()
                 known = window.result.vary or self._is_broken or is_timed(window.result)
@@ -112,8 +113,7 @@ class Recording:
             self._lines += [
                 f"{window.title}: {FACTS[name].text} vary from run to run: {each.least:,}..{each.most:,}."
                 " The baseline stores the range"
-                for window in windows
-                if window.test is test
+                for window in of_test
                 for name, each in window.result.facts_vary.items()
                 if name in OF_PYTHON
             ]
@@ -131,12 +131,13 @@ class Recording:
             if any((sites := {each.name: each.sites for each in test.windows}).values())
         }
         found |= {test.id: self._sites[test.id] for test in tests if test.id in self._sites}
-        if not (left := [test.id for test in tests if test.id not in found]):
+        left = {test.id: test.file for test in tests if test.id not in found}
+        if not left:
             return found
         say(self._config, f"opprof: calls are recorded; recording the source lines of {plural(len(left), 'test')}")
         try:
-            with self._pool.started({test.file for test in tests if test.id in left}) as (process,):
-                answers = process.measure(Batch(left, Request(sites=True)), self._patience_s)
+            with self._pool.started(set(left.values())) as (process,):
+                answers = process.measure(Batch([*left], Request(sites=True)), self._patience_s)
         except BackendError as error:
             self._lines.append(f"source lines were not recorded: {error}")
             return found

@@ -12,7 +12,6 @@ from pathlib import Path
 from ..errors import UsageError
 from ..machine.git import git
 from ..machine.scratch import remove_left, scratch
-from .changed_code import EVERY_LINE, ranges_of
 
 _TREE = "tree"
 
@@ -46,15 +45,12 @@ class Worktree:
                 changed[self.top / name] = max(int(added), int(removed))
         return changed
 
-    def changed_code(self) -> dict[Path, list[range]]:
-        """Return the changed lines of each of the `changed_files`; none if they are unknown, as of a binary."""
-        names = _git(self.top, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-        options = ("-c", "core.quotepath=off", "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-prefix")
-        lines = ranges_of(_git(self.top, *options, self.commit, "--", "*.py"))
-        known = {self.top / name: ranges for name, ranges in lines.items()}
+    def sources(self) -> dict[Path, bytes | None]:
+        """Return what the other revision has in each of the `changed_files`: its Python source, or None."""
+        twins = {file: self.twin(file) for file in self.changed_files() if file.suffix == ".py"}
         return {
-            **{file: known.get(file, []) for file in self.changed_files()},
-            **{self.top / name: [EVERY_LINE] for name in names if name},
+            file: twins[file].read_bytes() if file in twins and twins[file].is_file() else None
+            for file in self.changed_files()
         }
 
     def changed_files(self) -> set[Path]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
+from io import StringIO
 from time import monotonic
 from types import CodeType, FunctionType
 from typing import TypeVar
@@ -66,22 +67,22 @@ class Call:
         It begins with an empty log, as pytest's run does: `caplog` would have the records of all runs, and each run
         would leave its records behind. Those of a run that fails for the test stay for the report.
         """
-        kept = [(handler, handler.records, handler.stream) for handler in self._log_handlers]
-        for handler in self._log_handlers:
-            handler.reset()
+        kept = [(handler, [*handler.records], handler.stream) for handler in self._log_handlers]
+        for handler in self._log_handlers:  # the list stays the same, since `caplog.get_records` knows it
+            handler.records.clear()
+            handler.stream = StringIO()
         try:
             result = self.item.runtest()
+            if getattr(self.item, "_excinfo", None):
+                # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
+                raise Failed("a round failed or was skipped")
         except BaseException as error:
             self.raised = error
             kept = kept if self.is_over else []
             raise
         finally:
             for handler, records, stream in kept:
-                handler.records, handler.stream = records, stream
-        if getattr(self.item, "_excinfo", None):
-            # A unittest.TestCase keeps its failures and skips for pytest's report, which takes the first of them.
-            self.raised = Failed("a round failed or was skipped")
-            raise self.raised
+                handler.records[:], handler.stream = records, stream
         return result
 
 

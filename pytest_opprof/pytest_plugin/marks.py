@@ -82,7 +82,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         measured=marked or (settings.everything and not left_out),
         rounds=rounds,
         warmup=checked_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),
-        backends=checked_backends(given.get("backend", settings.backends), "opprof(backend=)"),
+        backends=checked_backends(given["backend"], "opprof(backend=)") if "backend" in given else settings.backends,
         options=Options(
             timing,
             memory=budget.needs("memory") or memory,

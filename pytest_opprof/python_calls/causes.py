@@ -17,7 +17,6 @@ from .names import LOOP
 
 if TYPE_CHECKING:
     from ..profile.site_calls import SourceLine
-    from ..sites.places import Place
     from .counted import CallingLine, PythonCalls
 
 # A smaller growth of a function is not reported beside a larger one.
@@ -58,25 +57,45 @@ class Before(NamedTuple):
         return self.calls.get(name, self.above)
 
     def extra(self, lines: Sequence[CallingLine]) -> Sequence[CallingLine]:
-        """Return *lines* with their extra calls alone, and none without such; all if those of the base are unknown."""
+        """Return *lines* with their extra calls alone, and none without such; all if those of the base are unknown.
+
+        Lines are the same if their text is; then calls of one function by another are, since a comment may differ.
+        """
         if not self.lines:
             return lines
-        left: Counter[tuple[Place, str, bool]] = Counter()
-        for each in self.lines:
-            left[each.line.place, each.function, each.direct] += each.calls
-        found = []
-        for each in lines:
-            key = each.line.place, each.function, each.direct
-            known = min(left[key], each.calls)
-            left[key] -= known
-            if each.calls > known:
-                found.append(structs.replace(each, calls=each.calls - known))
-        return found
+        known: Sequence[CallingLine] = self.lines
+        for identity in (_line, _call):
+            lines, known = _without(lines, known, identity), _without(known, lines, identity)
+        return lines
 
     def said(self, name: str) -> str:
         """Return them in words."""
         at_most = "at most " if self.above and name not in self.calls else ""
         return f"{at_most}{self.of(name):,}"
+
+
+def _line(edge: CallingLine) -> object:
+    return edge.line.place, edge.function, edge.direct
+
+
+def _call(edge: CallingLine) -> object:
+    return edge.line.file, edge.caller, edge.function, edge.direct
+
+
+def _without(
+    lines: Sequence[CallingLine], others: Sequence[CallingLine], identity: Callable[[CallingLine], object]
+) -> list[CallingLine]:
+    """Return the calls of *lines* that the *others* of the same *identity* do not make."""
+    left = Counter[object]()
+    for each in others:
+        left[identity(each)] += each.calls
+    found = []
+    for each in lines:
+        same = min(left[identity(each)], each.calls)
+        left[identity(each)] -= same
+        if each.calls > same:
+            found.append(structs.replace(each, calls=each.calls - same))
+    return found
 
 
 NOTHING = Before()

@@ -386,6 +386,21 @@ def test_what_no_python_object_holds_is_said_with_the_outermost_object_and_its_l
 
 
 @pytest.mark.slow
+def test_what_a_thread_that_goes_on_holds_is_not_said_to_be_held_by_nothing() -> None:
+    ends = threading.Event()
+
+    def keep(handler: Handler) -> None:
+        ends.wait()
+
+    try:
+        left = left_by(lambda: threading.Thread(target=keep, args=(Handler(),), daemon=True).start())
+    finally:
+        ends.set()
+    assert left.objects["thread"] == 1
+    assert left.where[0].startswith("held by threading._active (dict)")
+
+
+@pytest.mark.slow
 def test_the_line_at_which_a_list_grows_is_named_also_where_another_made_the_thing() -> None:
     def keep(thing: object) -> None:
         ENGINE.handlers.append(thing)

@@ -10,7 +10,6 @@ import pytest
 from pytest_opprof.errors import UsageError
 from pytest_opprof.machine.scratch import scratch
 from pytest_opprof.processes.base import base_of
-from pytest_opprof.processes.changed_code import EVERY_LINE
 from pytest_opprof.processes.worktree import Worktree, worktree
 
 TREE = Worktree("0123", Path("/x/main"), Path("/tmp/tree"))
@@ -143,7 +142,7 @@ def test_from_a_folder_of_the_repository_the_whole_of_it_is_checked_out(reposito
 
 
 @pytest.mark.processes
-def test_it_knows_the_lines_that_changed(repository: Repository) -> None:
+def test_it_has_the_other_source_of_files_that_changed(repository: Repository) -> None:
     top = repository.top
     (top / "sub" / "model.py").write_text("a\nb\n")
     (top / "with space.py").write_text("new\n")
@@ -158,14 +157,14 @@ def test_it_knows_the_lines_that_changed(repository: Repository) -> None:
     (top / "untracked.py").touch()
     (top / "one.py").unlink()
     with worktree(top, "HEAD") as tree:
-        found = {str(file.relative_to(top)): ranges for file, ranges in tree.changed_code().items()}
+        found = {str(file.relative_to(top)): source for file, source in tree.sources().items()}
     assert found == {
-        "sub/model.py": [range(3, 4)],
-        "with space.py": [range(2, 3)],
-        "ä.py": [range(1, 2)],
-        "data.bin": [],
-        "untracked.py": [EVERY_LINE],
-        "one.py": [],
+        "sub/model.py": b"a\nb\n",
+        "with space.py": b"new\n",
+        "ä.py": b"a\n",
+        "data.bin": None,
+        "untracked.py": None,
+        "one.py": b"",
     }
 
 

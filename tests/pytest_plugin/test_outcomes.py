@@ -74,6 +74,7 @@ def test_a(caplog):
     fake.launch("Add")
     logging.getLogger().warning("once")
     assert [each.message for each in caplog.records] == ["once"] and caplog.text.count("once") == 1
+    assert caplog.get_records("call") == caplog.records
 runs = []
 @pytest.mark.opprof(rounds=3)
 def test_b():
@@ -81,12 +82,22 @@ def test_b():
     runs.append(1)
     logging.getLogger().warning("in run %d", len(runs))
     assert len(runs) != 2
+import unittest
+class T(unittest.TestCase):
+    runs = []
+    @pytest.mark.opprof(rounds=3)
+    def test_c(self):
+        fake.launch("Add")
+        self.runs.append(1)
+        logging.getLogger().warning("in round %d", len(self.runs))
+        self.assertNotEqual(len(self.runs), 2)
 """
     )
     result = suite("--opprof")
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*Captured log call*", "*in run 2"])
-    result.stdout.no_fnmatch_line("*in run 1")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["*Captured log call*", "*in run 2", "*Captured log call*", "*in round 2"])
+    for earlier in ("*in run 1", "*in round 1"):
+        result.stdout.no_fnmatch_line(earlier)
 
 
 def test_junit_has_the_failure_and_its_message(pytester: pytest.Pytester, suite: Suite) -> None:

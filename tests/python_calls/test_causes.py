@@ -138,6 +138,8 @@ def test_lines_that_call_as_often_as_before_are_no_cause():
     now = passes_on()
     known = Before({}, lines=(edge(50, "run", "tokenization.wrapper", 650), now.lines[3]))
     assert [(each.line.line, each.calls) for each in known.extra(now.lines)] == [(5, 50), (7, 300), (1, 300)]
+    edited = structs.replace(now.lines[0], line=structs.replace(now.lines[0].line, text="wrapper(x)  # hot"))
+    assert known.extra([edited]) == [structs.replace(edited, calls=50)]
     moved = structs.replace(now.lines[0], line=line(51, "run"))
     assert [each.calls for each in known.extra([moved, moved])] == [50, 700]
     assert Before().extra(now.lines) == now.lines

@@ -14,7 +14,6 @@ from msgspec import structs
 
 from ...baselines.entry import entry_of
 from ...errors import BackendError, UsageError
-from ...processes.changed_code import whole_statements
 from ...processes.collection import SideTest
 from ...processes.turns import SideRun
 from ...profile.op_counts import in_all
@@ -30,6 +29,7 @@ from ...results.plain import converted, plain
 from ...results.test_id import function_of, split_id
 from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
+from ...sites.changed import changed_statements
 from ...units import plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
@@ -56,12 +56,12 @@ class Found:
         config: pytest.Config,
         acceptances: Sequence[Acceptance] = (),
         changed: Mapping[str, int] = {},
-        changed_code: Mapping[Path, Sequence[range]] = {},
+        sources: Mapping[Path, bytes | None] = {},
     ) -> None:
-        """*changed*: how many lines changed in each test's file; *changed_code*: the changed lines of each file."""
+        """*changed*: how many lines changed in each test's file; *sources*: what the revision has in each file."""
         self._config = config
         self._changed = changed
-        self._changed_code = {self._name_of(file): (file, ranges) for file, ranges in changed_code.items()}
+        self._sources = {self._name_of(file): (file, source) for file, source in sources.items()}
         self._statements: dict[str, Sequence[range]] = {}
         """The changed statements of those files that lines of failing tests are in."""
         self._today = set[str]()
@@ -324,13 +324,13 @@ class Found:
         """Return the changed files in which a window has source lines."""
         lines = [line for sites in window.numbers.sites.values() for site in sites for line in site.lines]
         lines += [each.line for each in (window.numbers.python.lines if window.numbers.python else ())]
-        return {line.file for line in lines} & self._changed_code.keys()
+        return {line.file for line in lines} & self._sources.keys()
 
     def _changed_in(self, file: str) -> Sequence[range]:
         if file not in self._statements:
-            path, ranges = self._changed_code[file]
-            source = path.read_bytes() if path.is_file() else b""
-            self._statements[file] = whole_statements(source, ranges)
+            path, before = self._sources[file]
+            now = path.read_bytes() if path.is_file() else b""
+            self._statements[file] = changed_statements(before or b"", now)
         return self._statements[file]
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:

@@ -190,7 +190,7 @@ class Against:
             return None
         lines = {} if self._config.option.opprof_against_tests == "here" else tree.changed_lines()
         changed = {test.nodeid: lines[path] for test in tests if (path := Path(test.file).resolve()) in lines}
-        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed, tree.changed_code())
+        found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed, tree.sources())
         found.add(first)
         if cache:
             cache.keep(first[0], {test.nodeid for test in tests if not test.may_judge_times})

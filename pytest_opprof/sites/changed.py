@@ -1,0 +1,83 @@
+"""Which statements of a Python file differ from another version of it: not its comments, and not its layout."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+
+class _Statement(NamedTuple):
+    """A statement without the statements in it."""
+
+    scope: str
+    """The functions and classes that it is in."""
+    code: str
+    lines: range
+
+
+def changed_statements(before: bytes, now: bytes) -> list[range]:
+    """Return the lines of the statements *now* that the source *before* lacks; of one with a body its header.
+
+    Where a function only lost statements it is the one after them, which now runs in their place. None if either source
+    cannot be parsed.
+    """
+    try:
+        old, new = ([*_statements(_parsed(source))] for source in (before, now))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    left = Counter((each.scope, each.code) for each in old)
+    found: list[_Statement] = []
+    places: dict[tuple[str, str], _Statement] = {}
+    for each in new:
+        key = each.scope, each.code
+        places.setdefault(key, each)
+        if left[key]:
+            left[key] -= 1
+        else:
+            found.append(each)
+    gained = {each.scope for each in found}
+    lost = set[str]()
+    for each in old:
+        key = each.scope, each.code
+        if left[key]:
+            left[key] -= 1
+            lost.add(each.scope)
+        elif each.scope in lost - gained:
+            lost.discard(each.scope)
+            found.append(places[key])
+    return [each.lines for each in found]
+
+
+def _parsed(source: bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the user's code are his tests'
+        return ast.parse(source)
+
+
+_BODIES = frozenset(["body", "orelse", "finalbody", "handlers", "cases"])
+
+
+def _statements(tree: ast.Module) -> Iterator[_Statement]:
+    """Yield all statements, `except` and `case` among them, in the order of the source."""
+    left: list[tuple[str, ast.AST]] = [("", each) for each in reversed(tree.body)]
+    while left:
+        scope, node = left.pop()
+        header = [value for name, value in ast.iter_fields(node) if name not in _BODIES]
+        parts = [each for value in header for each in (value if isinstance(value, list) else [value])]
+        code = " ".join(ast.dump(each) if isinstance(each, ast.AST) else repr(each) for each in parts)
+        yield _Statement(scope, f"{type(node).__name__} {code}", _lines(node, parts))
+        is_scope = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        inside = f"{scope}.{node.name}" if is_scope else scope  # type: ignore[attr-defined]
+        for name in ("cases", "finalbody", "orelse", "handlers", "body"):
+            left += [(inside, each) for each in reversed(getattr(node, name, None) or [])]
+
+
+def _lines(node: ast.AST, parts: Iterable[object]) -> range:
+    """Return the lines of a statement, decorators included, up to the end of these *parts* of it."""
+    inside = [each for part in parts if isinstance(part, ast.AST) for each in ast.walk(part)]
+    begins = [at for each in (node, *inside) if (at := getattr(each, "lineno", None))]
+    ends = [at for each in inside if (at := getattr(each, "end_lineno", None))]
+    return range(min(begins), max([*begins, *ends]) + 1) if begins else range(0)
