@@ -6,8 +6,9 @@ import gc
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
+from threading import get_ident
 from types import FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -79,8 +80,18 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
         following += between
         following.sort(key=lambda each: id(each) in new)  # older ones come first
         own += [referrers, between]
-    # The variables of a thread that runs are seen by nobody.
-    return spare._replace(is_none=not following and len(sys._current_frames()) == 1)
+    return spare._replace(is_none=not following and not _are_in_a_thread(new))
+
+
+def _are_in_a_thread(things: Collection[int]) -> bool:
+    """Return True if a thread that runs has one of *things*, by id, in a variable: no referrer of theirs tells that."""
+    for thread, frame in sys._current_frames().items():
+        at: FrameType | None = frame if thread != get_ident() else None
+        while at is not None:
+            if any(id(each) in things for each in at.f_locals.values()):
+                return True
+            at = at.f_back
+    return False
 
 
 def outermost(thing: object, left: Sequence[object]) -> object:

@@ -47,11 +47,11 @@ class Worktree:
 
     def sources(self) -> dict[Path, bytes | None]:
         """Return what the other revision has in each of the `changed_files`: its Python source, or None."""
-        twins = {file: self.twin(file) for file in self.changed_files() if file.suffix == ".py"}
-        return {
-            file: twins[file].read_bytes() if file in twins and twins[file].is_file() else None
-            for file in self.changed_files()
-        }
+        found: dict[Path, bytes | None] = {}
+        for file in self.changed_files():
+            twin = self.twin(file)
+            found[file] = twin.read_bytes() if file.suffix == ".py" and twin.is_file() else None
+        return found
 
     def changed_files(self) -> set[Path]:
         """Return the files of the working tree that differ or that the other revision lacks, but ignored ones."""
