@@ -49,7 +49,7 @@ class Worktree:
         """Return what the other revision has in each of the `changed_files`: its Python source, or None."""
         found: dict[Path, bytes | None] = {}
         for file in self.changed_files():
-            twin = self.twin(file)
+            twin = self.path / file.relative_to(self.top)  # a link may lead out of the repository
             found[file] = twin.read_bytes() if file.suffix == ".py" and twin.is_file() else None
         return found
 

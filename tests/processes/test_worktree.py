@@ -155,6 +155,7 @@ def test_it_has_the_other_source_of_files_that_changed(repository: Repository) -
     (top / "ä.py").write_text("b\n")
     (top / "data.bin").write_bytes(b"\0\1")
     (top / "untracked.py").touch()
+    (top / "python.py").symlink_to(sys.executable)
     (top / "one.py").unlink()
     with worktree(top, "HEAD") as tree:
         found = {str(file.relative_to(top)): source for file, source in tree.sources().items()}
@@ -164,6 +165,7 @@ def test_it_has_the_other_source_of_files_that_changed(repository: Repository) -
         "ä.py": b"a\n",
         "data.bin": None,
         "untracked.py": None,
+        "python.py": None,
         "one.py": b"",
     }
 
