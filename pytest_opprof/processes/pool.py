@@ -67,7 +67,7 @@ class Batch(Struct):
     tests: list[str]
     request: Request = USUAL
     sites: list[str] = []
-    """Those of them to measure with source lines, if the request does not ask for all."""
+    """The tests to measure with source lines, if the request does not ask for all."""
     repeats: bool = False
     """Whether the second of two runs with the same fixtures of class and module is measured; of the first only the
     coarse time is.
@@ -252,10 +252,7 @@ class Pool:
         *slow*: let pytest run it there before, and sample the lines that take its time.
         """
         with self.started({file}) as (process,):
-            sampled = (
-                process.measure(Batch([test], Request(slow=True, causes=True, ops_only=True)))[test]
-                if slow
-                else Answer({}, "")
-            )
+            sampling = Batch([test], Request(slow=True, causes=True, ops_only=True))
+            sampled = process.measure(sampling)[test] if slow else Answer({}, "")
             counted = process.measure(Batch([test], Request(cold=True)))[test]
             return dataclasses.replace(counted, slow_lines=sampled.slow_lines, why=sampled.why or counted.why)

@@ -1,4 +1,4 @@
-"""What a run asks of a process that it started: how this measures a test."""
+"""The request of a run to a process that it started: how to measure a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Request(Struct, frozen=True):
     """How a process measures a test for the run that started it."""
 
     sites: bool = False
-    """With the source lines of ops, and on a side of a comparison those that call Python functions."""
+    """With the source lines of ops, and on a side of a comparison the lines that call Python functions."""
     causes: bool = False
     """With the lines that hold its memory and take its time, from more runs of it."""
     slow: bool = False
@@ -32,10 +32,10 @@ _KEY = pytest.StashKey[Request]()
 
 
 def request_of(config: pytest.Config) -> Request:
-    """Return what another run asks of this process; `USUAL` of a process on its own."""
+    """Return the request of another run to this process; `USUAL` for a process on its own."""
     return config.stash.get(_KEY, USUAL)
 
 
 def put_request(config: pytest.Config, request: Request) -> None:
-    """Keep what another run asks of this process."""
+    """Keep the request of another run to this process."""
     config.stash[_KEY] = request

@@ -46,7 +46,7 @@ class Worktree:
         return changed
 
     def sources(self) -> dict[Path, bytes | None]:
-        """Return what the other revision has in each of the `changed_files`: its Python source, or None."""
+        """Return the other revision's Python source of each of the `changed_files`; None if it has none."""
         found: dict[Path, bytes | None] = {}
         for file in self.changed_files():
             twin = self.path / file.relative_to(self.top)  # a link may lead out of the repository

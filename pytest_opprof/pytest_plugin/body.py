@@ -65,7 +65,7 @@ class Call:
         """Run the body.
 
         It begins with an empty log, as pytest's run does: `caplog` would have the records of all runs, and each run
-        would leave its records behind. Those of a run that fails for the test stay for the report.
+        would leave its records behind. The log of a run that fails for the test stays for the report.
         """
         kept = [(handler, [*handler.records], handler.stream) for handler in self._log_handlers]
         for handler in self._log_handlers:  # the list stays the same, since `caplog.get_records` knows it

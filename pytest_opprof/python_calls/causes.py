@@ -57,7 +57,7 @@ class Before(NamedTuple):
         return self.calls.get(name, self.above)
 
     def extra(self, lines: Sequence[CallingLine]) -> Sequence[CallingLine]:
-        """Return *lines* with their extra calls alone, and none without such; all if those of the base are unknown.
+        """Return *lines* with their extra calls alone, and none without such; all if the base's lines are unknown.
 
         Lines are the same if their text is; then calls of one function by another are, since a comment may differ.
         """
@@ -131,14 +131,13 @@ def of_calls(
         lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, every[each.function])]
     if not any(each.function in more for each in lines):
         lines = []
-    own, grown_by = {*now.own}, {name: calls - (before or NOTHING).of(name) for name, calls in now.functions.items()}
-    grew = {name for name, calls in grown_by.items() if calls > 0}
+    own = {*now.own}
     called_at = Counter(each.function for each in now.lines)
 
     def is_bystander(each: CallingLine) -> bool:
         """Return True if a line makes few of the extra calls of a function: one `len` beside 6,000 in a package."""
-        return each.function not in grew or (
-            called_at[each.function] > 1 and each.calls < _NOTABLE * grown_by[each.function]
+        return each.function not in every or (
+            called_at[each.function] > 1 and each.calls < _NOTABLE * every[each.function]
         )
 
     found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
@@ -146,7 +145,7 @@ def of_calls(
     for edges in growth.roots(lines, own, is_changed)[:_LINES]:
         here = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
         # What follows from a function of the project has a line in it.
-        at = [each for each in here if each.function in grew or each.function not in own] or here
+        at = [each for each in here if each.function in every or each.function not in own] or here
         led = ""
         first = min(
             at,
@@ -161,14 +160,14 @@ def of_calls(
         )
         alone = called_at[first.function] == 1
         # Not every call's line is looked up.
-        calls = now.functions.get(first.function, first.calls) if alone and first.function in grew else first.calls
+        calls = now.functions.get(first.function, first.calls) if alone and first.function in every else first.calls
         verb = "calls" if first.direct else "leads to"
-        known = before if first.function in grew else None
+        known = before if first.function in every else None
         in_all = now.functions.get(first.function, calls)
         said = f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known, in_all)}"
-        if first.function not in grew and (led := _leads_to(at, more)):
+        if first.function not in every and (led := _leads_to(at, more)):
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
-        if found and before is not None and first.function not in grew and not led:
+        if found and before is not None and first.function not in every and not led:
             continue  # it calls builtins, of which other lines make the extra calls
         if not found and before is not None:  # without a baseline nothing is known to be more
             follow = growth.below([each.function for each in edges]) - {first.function, led}
@@ -226,7 +225,7 @@ class _Growth:
     """The extra calls *more* in the graph of the functions that grew: of a function with those that follow from it."""
 
     def __init__(self, before: Before, now: PythonCalls, lines: Iterable[CallingLine], more: Mapping[str, int]) -> None:
-        """*lines* are those that call, with their extra calls alone if those of the base are known."""
+        """*lines* call functions; they have their extra calls alone if the base's lines are known."""
         self._before = before
         self._now = now
         self._more = more
@@ -268,7 +267,7 @@ class _Growth:
             for caller, function, calls in edges
         )
 
-    def _is_changed(self, edge: CallingLine) -> bool:
+    def _grew_alone(self, edge: CallingLine) -> bool:
         """Return True if a function grew by far more than its caller, which therefore does not explain it."""
         if edge.caller not in self._more:
             return True
@@ -287,7 +286,7 @@ class _Growth:
         by_line: defaultdict[tuple[str, int], list[CallingLine]] = defaultdict(list)
         for each in lines:
             by_line[_place(each)].append(each)
-        roots = [edges for edges in by_line.values() if any(map(self._is_changed, edges))] or list(by_line.values())
+        roots = [edges for edges in by_line.values() if any(map(self._grew_alone, edges))] or list(by_line.values())
         roots = [edges for edges in roots if edges[0].caller in own] or roots
         changed = [edges for edges in by_line.values() if edges[0].caller in own and is_changed(edges[0].line)]
         in_all = sum(self._more.values())  # functions that call each other count several times below their lines

@@ -122,6 +122,11 @@ class JudgedWindow:
         return self.numbers.name
 
     @property
+    def lines(self) -> list[SourceLine]:
+        """The source lines that call its ops, and the lines around them."""
+        return [line for sites in self.numbers.sites.values() for site in sites for line in site.lines]
+
+    @property
     def environment(self) -> Environment:
         """The environment of the measurement."""
         return self.numbers.environment.environment
@@ -398,8 +403,7 @@ class JudgedWindow:
 
     def _nearness(self) -> Callable[[Place], int]:
         """Return how near a line is to the change: 2 if it changed, 1 if its file did, else 0."""
-        lines = [line for sites in self.numbers.sites.values() for site in sites for line in site.lines]
-        changed = {line.place for line in lines if self._is_changed(line)}
+        changed = {line.place for line in self.lines if self._is_changed(line)}
         return lambda place: 2 if place in changed else int(place.file in self.changed)
 
     @property
@@ -546,7 +550,7 @@ def _row(row: Row, allowed: Collection[str]) -> RowResult:
 def _changed_place(line: Grown, nearness: Callable[[Place], int]) -> Place:
     """Return the line to name in a finding: of a function that ran no op before, the one that calls it.
 
-    If a line around it is nearer to the change, the innermost of those that are nearest.
+    If lines around it are nearer to the change, the innermost of the nearest.
     """
     found = line.callers[0].place if line.is_new and line.callers else line.place
     return max(found, *line.chain, key=nearness)

@@ -17,43 +17,46 @@ class _Statement(NamedTuple):
     code: str
     lines: range
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its identity in both versions."""
+        return self.scope, self.code
+
 
 def changed_statements(before: bytes, now: bytes) -> list[range]:
     """Return the lines of the statements *now* that the source *before* lacks; of one with a body its header.
 
-    Where a function only lost statements it is the one after them, which now runs in their place. None if either source
-    cannot be parsed.
+    Where a function only lost statements it is the one after them, which now runs in their place. Nothing is known of
+    source that cannot be parsed.
     """
     try:
         old, new = ([*_statements(_parsed(source))] for source in (before, now))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    left = Counter((each.scope, each.code) for each in old)
+    left = Counter(each.key for each in old)
     found: list[_Statement] = []
     places: dict[tuple[str, str], _Statement] = {}
     for each in new:
-        key = each.scope, each.code
-        places.setdefault(key, each)
-        if left[key]:
-            left[key] -= 1
+        places.setdefault(each.key, each)
+        if left[each.key]:
+            left[each.key] -= 1
         else:
             found.append(each)
     gained = {each.scope for each in found}
     lost = set[str]()
     for each in old:
-        key = each.scope, each.code
-        if left[key]:
-            left[key] -= 1
+        if left[each.key]:
+            left[each.key] -= 1
             lost.add(each.scope)
         elif each.scope in lost - gained:
             lost.discard(each.scope)
-            found.append(places[key])
+            found.append(places[each.key])
     return [each.lines for each in found]
 
 
 def _parsed(source: bytes) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the user's code are his tests'
+        warnings.simplefilter("ignore")  # importing the user's code says them
         return ast.parse(source)
 
 

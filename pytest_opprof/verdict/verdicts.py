@@ -112,7 +112,7 @@ class Verdict(Enum):
 
     @property
     def is_of_calls(self) -> bool:
-        """Whether it is about the number of calls of an op, not about what they work on or take."""
+        """Whether it is about the number of calls of an op, not about its dtypes, work or time."""
         return self.is_of_more_calls or self in (Verdict.FEWER, Verdict.GONE)
 
 

@@ -58,12 +58,12 @@ class Found:
         changed: Mapping[str, int] = {},
         sources: Mapping[Path, bytes | None] = {},
     ) -> None:
-        """*changed*: how many lines changed in each test's file; *sources*: what the revision has in each file."""
+        """*changed*: how many lines changed in each test's file; *sources*: the revision's source of each file."""
         self._config = config
         self._changed = changed
         self._sources = {self._name_of(file): (file, source) for file, source in sources.items()}
         self._statements: dict[str, Sequence[range]] = {}
-        """The changed statements of those files that lines of failing tests are in."""
+        """The changed statements of each file that lines of failing tests are in."""
         self._today = set[str]()
         """The tests whose file changed, and which the revision ran as they are now."""
         self._confirmed = set[str]()
@@ -322,8 +322,8 @@ class Found:
 
     def _files_of(self, window: JudgedWindow) -> set[str]:
         """Return the changed files in which a window has source lines."""
-        lines = [line for sites in window.numbers.sites.values() for site in sites for line in site.lines]
-        lines += [each.line for each in (window.numbers.python.lines if window.numbers.python else ())]
+        calling = window.numbers.python.lines if window.numbers.python else ()
+        lines = [*window.lines, *(each.line for each in calling)]
         return {line.file for line in lines} & self._sources.keys()
 
     def _changed_in(self, file: str) -> Sequence[range]:

@@ -52,7 +52,7 @@ class Causes:
 
     @property
     def compares_lines(self) -> bool:
-        """Whether another run compares lines of this one's tests with those of another revision."""
+        """Whether another run compares lines of this one's tests with another revision's."""
         return bool(self._apart and self._settings.against and request_of(self._config).sites)
 
     @property
