@@ -26,7 +26,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pytest_opprof.verdict.coarse import PROCESSES, Coarse, slower, together
+from pytest_opprof.verdict.coarse import Coarse, slower, together
+from pytest_opprof.verdict.repeats import COARSE_PROCESSES
 
 SHARED = Path(__file__).parents[2] / "shared" / "gate-samples" / "coarse"
 FACTORS = (1.5, 2.0, 2.5, 3.0)
@@ -111,9 +112,9 @@ def conditions(suite: str, base: str, now: str, before: list[Samples], after: li
 
 def choices(old: list[Coarse], new: list[Coarse], same: bool) -> Iterator[tuple[list[Coarse], list[Coarse]]]:
     """Yield the processes of a baseline and of a run; of those that are *same* no process is on both sides."""
-    for left in combinations(range(len(old)), PROCESSES):
+    for left in combinations(range(len(old)), COARSE_PROCESSES):
         rest = [index for index in range(len(new)) if not (same and index in left)]
-        for right in combinations(rest, min(PROCESSES, len(rest))):
+        for right in combinations(rest, min(COARSE_PROCESSES, len(rest))):
             yield [old[index] for index in left], [new[index] for index in right]
 
 

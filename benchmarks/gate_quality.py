@@ -30,8 +30,8 @@ import numpy as np
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.verdict.noise import is_steady
 from pytest_opprof.verdict.pair_rule import judge_pairs
+from pytest_opprof.verdict.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES, TIMED_PAIRS
 from pytest_opprof.verdict.stored_rule import judge
-from pytest_opprof.verdict.tolerances import BASE_PROCESSES, LOOKS, MOST_PROCESSES
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 MOST_BASE = 2 * BASE_PROCESSES
@@ -123,14 +123,16 @@ class Workload:
         alone = {kind: self._of("seq", kind) for kind in ("quiet", "load")}
         for base in alone:
             for now in alone:
-                if len(alone[base]) > MOST_BASE and len(alone[now]) >= MOST_BASE + MOST_PROCESSES:
+                if len(alone[base]) > MOST_BASE and len(alone[now]) >= MOST_BASE + MOST_TIMED_PROCESSES:
                     shared = alone[base] if base == now else min(alone[base], alone[now], key=len)
-                    disjoint = len(shared) // (MOST_BASE + MOST_PROCESSES if base == now else MOST_PROCESSES)
+                    disjoint = len(shared) // (
+                        MOST_BASE + MOST_TIMED_PROCESSES if base == now else MOST_TIMED_PROCESSES
+                    )
                     yield "stored", f"{base} -> {now}", self._stored(alone[base], alone[now]), disjoint
         for kind in ("quiet", "load"):
             pairs = self._pairs(kind)
-            if len(pairs) >= LOOKS[1]:
-                yield "A/B", kind, self._against(pairs), len(pairs) // LOOKS[1]
+            if len(pairs) >= TIMED_PAIRS[1]:
+                yield "A/B", kind, self._against(pairs), len(pairs) // TIMED_PAIRS[1]
 
     def changes(self) -> Iterator[tuple[str, Change]]:
         """Yield what to do to one side."""
@@ -158,7 +160,7 @@ class Workload:
     def _stored(self, bases: Sequence[int], nows: Sequence[int]) -> Draw:
         def draw(chance: random.Random, change: Change) -> tuple[TimingVerdict, str]:
             base = self._recorded(chance.sample(bases, MOST_BASE))
-            now = chance.sample([i for i in nows if i not in base], MOST_PROCESSES)
+            now = chance.sample([i for i in nows if i not in base], MOST_TIMED_PROCESSES)
             op, state = "", chance.getrandbits(32)
             looks: list[ProcessTimes] = []
             for i in now:
@@ -182,12 +184,12 @@ class Workload:
         def draw(chance: random.Random, change: Change) -> tuple[TimingVerdict, str]:
             op, state = "", chance.getrandbits(32)
             taken: list[tuple[ProcessTimes, ProcessTimes]] = []
-            for before, after in chance.sample(pairs, LOOKS[1]):
+            for before, after in chance.sample(pairs, TIMED_PAIRS[1]):
                 if chance.random() < 0.5:
                     before, after = after, before
                 run, op = change(random.Random(state), self.runs[after])
                 taken.append((self.runs[before], run))
-                if len(taken) in LOOKS and (found := judge_pairs(taken)).settled:
+                if len(taken) in TIMED_PAIRS and (found := judge_pairs(taken)).settled:
                     break
             return found, op
 

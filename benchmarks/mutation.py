@@ -132,8 +132,8 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "1.0 ms is 1.0 ms with two digits, too",
     (
         "verdict/noise.py",
-        "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_PROCESSES] or [0]",
-        "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_PROCESSES] or [1]",
+        "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_TIMED_PROCESSES] or [0]",
+        "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_TIMED_PROCESSES] or [1]",
     ): "without processes, any one number is as far from itself",
     (
         "questions/spread.py",

@@ -34,7 +34,8 @@ from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
-from pytest_opprof.pytest_plugin import closing, judging
+from pytest_opprof.pytest_plugin import closing
+from pytest_opprof.pytest_plugin.reruns import times as judged_times
 from pytest_opprof.results import window_result
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import SitesByOp
@@ -232,7 +233,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look only once at what is slower: each further process takes a second, and a limit is the same in all."""
-    monkeypatch.setattr(judging, "Rule", partial(Rule, processes=1, most_processes=1))
+    monkeypatch.setattr(judged_times, "Rule", partial(Rule, processes=1, most_processes=1))
 
 
 ALONE, SECOND = Pool.alone, Pool.second

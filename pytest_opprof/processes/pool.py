@@ -26,13 +26,13 @@ from ..python_calls.counted import PythonCalls
 from ..results.plain import converted, plain
 from ..results.window_result import SitesByOp, WindowResult
 from ..verdict.quantities import CPU_TIME
-from ..verdict.tolerances import PROCESSES
+from ..verdict.repeats import TIMED_PROCESSES
 from .child import Child, Command, started
 from .request import USUAL, Request
 from .this_run import CORE, command
 
 # This many processes stay for further tests: with this run's own process enough for a verdict.
-_STAYING = PROCESSES - 1
+_STAYING = TIMED_PROCESSES - 1
 
 
 # The reason why ranks have none: it would wait for the other ranks at its first collective.

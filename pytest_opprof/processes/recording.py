@@ -23,17 +23,13 @@ from ..units import plural
 from ..verdict.coarse import Coarse, together
 from ..verdict.noise import clean_processes, is_steady
 from ..verdict.quantities import FACTS, OF_PYTHON, RECOMPILATIONS
+from ..verdict.repeats import CALL_PROCESSES, VARYING_PROCESSES
 from ..verdict.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 from .pool import Answer, Batch, Pool, Process
 from .request import Request
 from .this_run import say
 
-# The number of processes in which calls for a baseline are measured, to see whether they vary.
-CALL_PROCESSES = 3
-# The number of processes for varying calls. Of tests of uniform draws, 15 of 100 leave the range of three at some time
-# in 40 runs, as does a second draw that should confirm it, that of eight 0.2; of normal draws it is 18 and 0.6.
-VARYING_PROCESSES = 8
 # A process that takes this many times as long as the tests took before hangs.
 _PATIENCE = 10
 _LEAST_PATIENCE_S = 300

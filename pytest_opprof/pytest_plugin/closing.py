@@ -22,7 +22,7 @@ from ..machine.ranks import ranks_named
 from ..measure.plan import Settings
 from ..processes.pool import Pool
 from ..processes.ranks import Ranks
-from ..processes.recording import CALL_PROCESSES, Recording, is_timed
+from ..processes.recording import Recording, is_timed
 from ..report import colours
 from ..report.escaping import terminal
 from ..report.summary import Summary
@@ -32,7 +32,7 @@ from ..results.run_result import RunResult, Stale, run_of, write
 from ..results.test_id import split_id
 from ..results.test_result import TestRecord
 from ..units import plural
-from ..verdict.tolerances import BASE_PROCESSES
+from ..verdict.repeats import BASE_PROCESSES, CALL_PROCESSES
 from .options import shown
 from .outcome import defect
 

@@ -36,11 +36,12 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
 from .body import Call
 from .fixture import measurement_of
-from .judging import Judging, is_open
+from .judging import Judging
 from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
-from .reruns.looks import why_no_sites, without_sites
+from .reruns.counts import why_no_sites, without_sites
+from .reruns.times import is_open
 from .test_run import Failed, TestRun
 from .traces import traced
 
@@ -130,7 +131,7 @@ class Measuring:
         try:
             return (yield from self._measured(test, call))
         except Failed as error:
-            if error.saw_nothing and call.is_over and self._judging.sees_alone(test):
+            if error.saw_nothing and call.is_over and self._judging.looks.sees_alone(test):
                 excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"
                 test.keep_unmeasured(f"{error.cause}; but {excused}")
             elif self._settings.report_only and error is not call.raised:
@@ -284,8 +285,8 @@ class Measuring:
             # An extra run on one rank would wait for the other ranks, which do not repeat it.
             repeats = not body.why_not_again(test) and self._settings.rank.is_alone
             if call and is_open(windows) and repeats:
-                windows = self._judging.retimed(test, windows, body.measure_again(call, measurement))
-            windows = self._judging.settled(test, windows)
+                windows = self._judging.times.retimed(test, windows, body.measure_again(call, measurement))
+            windows = self._judging.times.settled(test, windows)
             again = partial(_coarse_again, call, measurement) if call and repeats and test.plan.marked else None
             windows = self._judging.coarsely.settled(test, windows, again)
             no_sites = why_no_sites(measurement.backends, windows)

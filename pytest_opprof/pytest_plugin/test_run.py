@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import is_
 
 import pytest
 
+from ..baselines.entry import WindowBaseline
+from ..baselines.store import Store
 from ..errors import NothingMeasured, OpprofError, UsageError
 from ..measure.measurement import Measurement
 from ..measure.plan import TestPlan
 from ..report.colours import Tone
+from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..results.test_result import TestRecord
 from ..verdict.verdicts import Status
@@ -93,6 +96,20 @@ class TestRun:
             yield
         except OpprofError as error:
             raise self.unmeasured(error) from None
+
+    def with_bases(
+        self,
+        store: Store,
+        windows: Iterable[JudgedWindow],
+        concerns: Callable[[JudgedWindow], bool],
+        change: Callable[[JudgedWindow, WindowBaseline], JudgedWindow],
+    ) -> list[JudgedWindow]:
+        """Return the windows; those that it *concerns* are changed, given their baselines."""
+        found = []
+        for window in windows:
+            base = concerns(window) and store.entry(window.environment, *self.where, window.name)
+            found.append(change(window, base) if base else window)
+        return found
 
     def keep_unmeasured(self, remark: str = "", reported: str = "") -> None:
         """Keep a record without numbers; *reported* is the failure message of a test that passes all the same."""

@@ -56,8 +56,6 @@ CPU = Limit(1.7, 15_000_000, shared=2.5, elsewhere=5.0)
 # Wall time minus the time that threads waited for a CPU. At x2 and 20 ms raw wall time raised 0.9 to 19 % under load,
 # at x3 and 50 ms 0.01 to 7 %, so even this is judged on a quiet machine only.
 WALL = Limit(3.0, 50_000_000, shared=3.0, elsewhere=7.5)
-# The number of fresh processes that must exceed the limit; the fastest of three is compared with the fastest of three.
-PROCESSES = 3
 # If ops take less than this share of a round, its time is between the ops.
 _BETWEEN = 0.5
 _NAMES: Mapping[str, Limit] = {CPU_TIME: CPU, WALL_TIME: WALL}

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from ..machine.cpu_core import YARDSTICK
 from ..profile.timings import ProcessTimes, disturbances
-from .tolerances import CLEAN_ROUNDS, CLEAN_SHARE, LEAST_PROCESSES, STEADY, STORED
+from .repeats import LEAST_TIMED_PROCESSES
+from .tolerances import CLEAN_ROUNDS, CLEAN_SHARE, STEADY, STORED
 
 
 def clean_processes(runs: Sequence[ProcessTimes], yardstick_ns: float | None = None) -> int:
@@ -18,7 +19,7 @@ def clean_processes(runs: Sequence[ProcessTimes], yardstick_ns: float | None = N
 
 def is_steady(runs: Sequence[ProcessTimes]) -> bool:
     """Return True if the fastest processes took about the same time; the best of them is then the code's true time."""
-    fastest = sorted(min(run.total_ns) for run in runs)[:LEAST_PROCESSES] or [0]
+    fastest = sorted(min(run.total_ns) for run in runs)[:LEAST_TIMED_PROCESSES] or [0]
     return fastest[-1] - fastest[0] <= max(STEADY * fastest[0], STORED.floor_ns)
 
 

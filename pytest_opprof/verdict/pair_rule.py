@@ -13,13 +13,12 @@ from itertools import accumulate
 from statistics import median
 
 from ..profile.timings import ProcessTimes, disturbances, incomparable
+from .repeats import LEAST_TIMED_PAIRS, TIMED_PAIRS
 from .tolerances import (
     AGREE,
     AGREE_BY,
     CLEAN_SHARE,
     LEAST_CLEAN,
-    LEAST_PAIRS,
-    LOOKS,
     OPS_AGREE,
     OPS_AGREE_BY,
     PAIRS,
@@ -31,7 +30,9 @@ from .verdicts import Times, TimingVerdict, Verdict, undecided, worst
 
 
 def judge_pairs(
-    pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], tolerances: Tolerances = PAIRS, looks: tuple[int, int] = LOOKS
+    pairs: Sequence[tuple[ProcessTimes, ProcessTimes]],
+    tolerances: Tolerances = PAIRS,
+    looks: tuple[int, int] = TIMED_PAIRS,
 ) -> TimingVerdict:
     """Compare two versions whose processes ran in *pairs*, taking turns round by round: (before, after) each.
 
@@ -49,7 +50,7 @@ def judge_pairs(
     intervals = {
         op: (math.expm1(low), math.expm1(high))
         for op, each in [(None, wholes), *logs.items()]
-        if len(each) >= LEAST_PAIRS
+        if len(each) >= LEAST_TIMED_PAIRS
         for low, high in [interval(each)]
     }
     found = replace(judged(base, now, tolerances), processes=len(pairs), in_pairs=True, intervals=intervals)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from ..profile.timings import ProcessTimes, disturbances, incomparable
 from ..units import format_ns
 from .noise import clean_processes, is_clean, why_noisy, yardstick_limit_ns
-from .tolerances import LEAST_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES, PROCESSES, STORED, TYPICAL, Tolerances, judged
+from .repeats import LEAST_TIMED_PROCESSES, MOST_TIMED_PROCESSES, TIMED_PROCESSES
+from .tolerances import LEAST_ROUNDS, STORED, TYPICAL, Tolerances, judged
 from .verdicts import Times, TimingVerdict, Verdict, undecided, worst
 
 
@@ -23,8 +24,8 @@ class Rule:
     tolerances: Tolerances = STORED
     least_base_processes: int = 3
     least_rounds: int = LEAST_ROUNDS
-    processes: int = PROCESSES
-    most_processes: int = MOST_PROCESSES
+    processes: int = TIMED_PROCESSES
+    most_processes: int = MOST_TIMED_PROCESSES
     base: str = "the baseline"
     """The user's name for the base."""
 
@@ -60,7 +61,7 @@ def judge(base: Sequence[ProcessTimes], now: Sequence[ProcessTimes], rule: Rule 
     if found.verdict is not Verdict.SLOWER:
         return found
     clean = clean_processes(now, yardstick_ns)
-    if clean < min(LEAST_PROCESSES, len(now)):
+    if clean < min(LEAST_TIMED_PROCESSES, len(now)):
         found = undecided(found, why_noisy(now, clean, yardstick_ns))
     needed = rule.most_processes if _differs(clean_base, rule.tolerances) else rule.processes
     return replace(found, clean=clean, settled=clean >= needed or len(now) >= rule.most_processes)

@@ -94,20 +94,6 @@ STORED = Tolerances(tolerance=0.13, floor_ns=2_000, op_tolerance=0.25, op_floor_
 PAIRS = Tolerances(tolerance=0.06, floor_ns=2_000, op_tolerance=0.15, op_floor_ns=5_000, op_share=0.02)
 # The smallest tolerance that a stored baseline supports.
 LEAST_STORED = 0.10
-# The number of processes for a baseline, if they are steady.
-BASE_PROCESSES = 5
-# The number of processes that must agree that a window is slower than its stored baseline. With 5, 0.42 % of unchanged
-# tests were called slower under load against a baseline recorded in quiet; with 6 0.20 %, and power fell by 0.1 points.
-# Processes without clean rounds do not count; 12 is the maximum.
-PROCESSES, MOST_PROCESSES = 6, 12
-# With fewer clean processes there is no verdict.
-LEAST_PROCESSES = 3
-# The number of pairs after which to decide; the second look is for suspicious cases of the first.
-LOOKS = (5, 9)
-# The number of pairs that show whether extra calls vary.
-CALL_PAIRS = 3
-# Fewer pairs have no interval of 94 %.
-LEAST_PAIRS = 5
 # With 5 rounds, up to 3.6 % of unchanged tests were called slower; with 10 up to 1.1 %, with 30 up to 0.4 %.
 LEAST_ROUNDS = 10
 # A baseline is recorded in more processes, up to as many again, until the three fastest differ by no more. Baselines

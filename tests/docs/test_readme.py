@@ -95,19 +95,14 @@ def test_the_report_of_the_self_check_is_what_it_prints() -> None:
 def test_the_defaults_it_states_are_the_defaults() -> None:
     from pytest_opprof.machine.cpu_core import INSISTING_S, MOST_INSISTING_S, PATIENCE, PATIENCE_S, YARDSTICK
     from pytest_opprof.machine.load import BUSY
-    from pytest_opprof.verdict import tolerances
+    from pytest_opprof.verdict import repeats, tolerances
 
     stored, pairs = tolerances.STORED, tolerances.PAIRS
     assert (stored.tolerance, stored.op_tolerance, stored.op_floor_ns, stored.op_share) == (0.13, 0.25, 5_000, 0.05)
     assert (pairs.tolerance, pairs.op_tolerance, pairs.floor_ns, stored.floor_ns) == (0.06, 0.15, 2_000, 2_000)
-    assert (tolerances.LEAST_ROUNDS, tolerances.BASE_PROCESSES, tolerances.PROCESSES, tolerances.LOOKS) == (
-        10,
-        5,
-        6,
-        (5, 9),
-    )
-    assert (tolerances.CLEAN_ROUNDS, tolerances.LEAST_PROCESSES, tolerances.MOST_PROCESSES) == (0.5, 3, 12)
-    assert (tolerances.STEADY, tolerances.BASE_PROCESSES) == (0.03, 10 / 2)
+    assert (repeats.BASE_PROCESSES, repeats.TIMED_PROCESSES, repeats.TIMED_PAIRS) == (5, 6, (5, 9))
+    assert (repeats.LEAST_TIMED_PROCESSES, repeats.MOST_TIMED_PROCESSES, repeats.BASE_PROCESSES) == (3, 12, 10 / 2)
+    assert (tolerances.LEAST_ROUNDS, tolerances.CLEAN_ROUNDS, tolerances.STEADY) == (10, 0.5, 0.03)
     assert (tolerances.AGREE, tolerances.LEAST_STORED, tolerances.TYPICAL) == (7 / 9, 0.1, 0.75)
     assert (YARDSTICK, BUSY, PATIENCE_S, PATIENCE) == (1.15, 0.25, 2.0, 0.2)
     assert (INSISTING_S, MOST_INSISTING_S) == (2.0, 5 * 2.0)

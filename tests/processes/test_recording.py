@@ -13,7 +13,7 @@ from pytest_opprof.baselines.entry import WindowBaseline, entry_of
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.plan import Noise, Update
 from pytest_opprof.processes.pool import Answer, Batch
-from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
+from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
@@ -24,6 +24,7 @@ from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.repeats import VARYING_PROCESSES
 from pytest_opprof.verdict.verdicts import Status
 
 from ..conftest import profile_of

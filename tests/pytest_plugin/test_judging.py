@@ -26,8 +26,9 @@ from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
-from pytest_opprof.pytest_plugin.judging import Judging, is_open
+from pytest_opprof.pytest_plugin.judging import Judging
 from pytest_opprof.pytest_plugin.options import settings_of
+from pytest_opprof.pytest_plugin.reruns.times import is_open
 from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import BODY
@@ -107,7 +108,7 @@ class Judged:
         return self.judging.first(self.test, self.measured(waits_ns, **windows))
 
     def settled(self, windows: list[JudgedWindow]) -> list[JudgedWindow]:
-        return self.judging.settled(self.test, windows)
+        return self.judging.times.settled(self.test, windows)
 
 
 Judge = Callable[..., Judged]
@@ -287,13 +288,13 @@ def test_a_body_that_shows_nothing_is_seen_alone_if_it_has_the_calls_of_the_base
 ) -> None:
     # Where nothing was seen, any environment that could be here is meant; one with a fake device could not.
     test = judge(seen, base={BODY: calls(Add=1)}, environment=Environment((("numpy", numpy.__version__),)))
-    assert test.judging.sees_alone(test.test) is sees
+    assert test.judging.looks.sees_alone(test.test) is sees
     assert test.others.asked == [(test.test.nodeid, 1)]
 
 
 def test_a_body_that_shows_nothing_and_has_no_baseline_is_not_looked_at(judge: Judge) -> None:
     test = judge(answer(1))
-    assert not test.judging.sees_alone(test.test)
+    assert not test.judging.looks.sees_alone(test.test)
     assert test.others.asked == []
 
 
@@ -357,7 +358,7 @@ def test_what_cannot_be_measured_again_has_no_verdict_and_says_why(judge: Judge,
 
 def test_a_run_looks_again_for_so_long_and_no_longer(judge: Judge) -> None:
     test = judge(answer(300_000), base={BODY: TIMED})
-    test.judging.limit.left_s = -1
+    test.judging.times.limit.left_s = -1
     (window,) = test.settled(test.first(body=SLOW))
     assert (window.verdict, test.others.asked) == (Verdict.NOISY, [])
     assert "the 300 s limit of this run was reached; run this test alone" in window.untimed
@@ -389,10 +390,10 @@ def test_another_moment_counts_where_the_same_ops_ran_in_it(
 ) -> None:
     test = judge(base={BODY: TIMED})
     windows = test.first(body=SLOW)
-    assert verdict(test.judging.retimed(test.test, windows, test.measured(body=again).windows)) is found
+    assert verdict(test.judging.times.retimed(test.test, windows, test.measured(body=again).windows)) is found
 
 
 def test_a_window_that_was_not_opened_again_stays_as_it_was(judge: Judge) -> None:
     test = judge(base={BODY: TIMED})
     windows = test.first(body=SLOW)
-    assert test.judging.retimed(test.test, windows, []) == windows
+    assert test.judging.times.retimed(test.test, windows, []) == windows

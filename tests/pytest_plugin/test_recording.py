@@ -14,10 +14,11 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.identity import machine
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.processes.pool import Answer, Batch, Pool
-from pytest_opprof.processes.recording import VARYING_PROCESSES, Recording
+from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
+from pytest_opprof.verdict.repeats import VARYING_PROCESSES
 
 from ..conftest import ELSEWHERE, HANG, end_at_once
 

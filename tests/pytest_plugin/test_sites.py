@@ -20,7 +20,7 @@ from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.pytest_plugin import body
-from pytest_opprof.pytest_plugin.reruns import looks as looks_module
+from pytest_opprof.pytest_plugin.reruns import counts as counts_module
 
 from ..conftest import ALONE, ELSEWHERE, looks, thrice
 
@@ -250,7 +250,7 @@ def test_why_a_backend_told_no_line_is_said_and_what_to_do(
 def test_after_the_allowance_of_a_run_no_process_is_started(
     casting: Any, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks_module, "CONFIRMING_S", -1)
+    monkeypatch.setattr(counts_module, "CONFIRMING_S", -1)
     monkeypatch.setattr(body, "measure_again", lambda *_, **__: [])
     result = casting()
     result.stdout.fnmatch_lines(

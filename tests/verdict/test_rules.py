@@ -15,20 +15,9 @@ from pytest_opprof.machine.cpu_core import YARDSTICK
 from pytest_opprof.profile.timings import ProcessTimes, without_noise
 from pytest_opprof.verdict.noise import clean_processes, is_clean, is_steady, why_noisy
 from pytest_opprof.verdict.pair_rule import hodges_lehmann, interval, judge_pairs
+from pytest_opprof.verdict.repeats import LEAST_TIMED_PROCESSES, MOST_TIMED_PROCESSES, TIMED_PAIRS, TIMED_PROCESSES
 from pytest_opprof.verdict.stored_rule import Rule, has_lone_best, judge, unjudged
-from pytest_opprof.verdict.tolerances import (
-    AGREE,
-    LEAST_PROCESSES,
-    LEAST_ROUNDS,
-    LOOKS,
-    MOST_PROCESSES,
-    OPS_AGREE,
-    PAIRS,
-    PROCESSES,
-    STORED,
-    SUSPICIOUS,
-    Tolerances,
-)
+from pytest_opprof.verdict.tolerances import AGREE, LEAST_ROUNDS, OPS_AGREE, PAIRS, STORED, SUSPICIOUS, Tolerances
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 US = 1_000
@@ -47,7 +36,7 @@ BASE = [run(1_000), run(1_050), run(1_020)]
 
 def looked(now: ProcessTimes, base: Sequence[ProcessTimes] = BASE, tolerances: Tolerances = STORED) -> TimingVerdict:
     """Return the judgement after as many processes as can change it."""
-    return judge(base, [now] * PROCESSES, Rule(tolerances))
+    return judge(base, [now] * TIMED_PROCESSES, Rule(tolerances))
 
 
 # --- limits
@@ -107,10 +96,10 @@ def test_an_op_that_became_slower_outweighs_a_whole_that_became_faster() -> None
 
 
 def test_slower_is_settled_only_when_enough_processes_agree() -> None:
-    for processes in range(1, PROCESSES + 1):
+    for processes in range(1, TIMED_PROCESSES + 1):
         found = judge(BASE, [run(2_000)] * processes)
         assert (found.verdict, found.processes) == (Verdict.SLOWER, processes)
-        assert found.settled is (processes == PROCESSES)
+        assert found.settled is (processes == TIMED_PROCESSES)
 
 
 @pytest.mark.parametrize("us", [1_000, 500])
@@ -126,9 +115,9 @@ def test_one_process_within_the_limits_is_enough_for_a_pass() -> None:
 
 def test_a_baseline_whose_processes_differ_takes_more_of_them_to_call_it_slower() -> None:
     base = [run(1_000), run(1_050), run(1_140)]
-    for processes in (PROCESSES, MOST_PROCESSES):
+    for processes in (TIMED_PROCESSES, MOST_TIMED_PROCESSES):
         found = judge(base, [run(2_000)] * processes)
-        assert (found.verdict, found.settled) == (Verdict.SLOWER, processes == MOST_PROCESSES)
+        assert (found.verdict, found.settled) == (Verdict.SLOWER, processes == MOST_TIMED_PROCESSES)
 
 
 @pytest.mark.parametrize(("now_us", "verdict"), [(1_205, "OK"), (1_210, "SLOWER")])
@@ -169,7 +158,7 @@ def test_an_op_that_was_fast_in_one_process_alone_is_not_called_slower() -> None
     base = [run(2_000, {"Add": add, "Exp": 500}) for add in (300, 900, 950)]
     found = judge(base, [run(2_000, {"Add": 1_400, "Exp": 500})])
     assert found.why == "only one of the baseline's 3 processes was as fast in Add: record it again"
-    found = judge(base, [run(2_000, {"Add": 1_400, "Exp": 900})] * MOST_PROCESSES)
+    found = judge(base, [run(2_000, {"Add": 1_400, "Exp": 900})] * MOST_TIMED_PROCESSES)
     assert (found.verdict, found.ops) == (Verdict.SLOWER, {"Exp": Verdict.SLOWER})
 
 
@@ -310,10 +299,10 @@ def test_a_process_whose_gpu_was_throttled_or_shared_is_no_evidence_of_slowness(
     found = judge(BASE, [disturbed()])
     assert (found.verdict, found.settled) == (Verdict.NOISY, False)
     assert found.why == f"{CAPPED}; no process of 1 had 5 clean rounds"
-    found = judge(BASE, [disturbed(2_000, CAPPED, SHARED)] * MOST_PROCESSES)
+    found = judge(BASE, [disturbed(2_000, CAPPED, SHARED)] * MOST_TIMED_PROCESSES)
     assert (found.verdict, found.settled) == (Verdict.NOISY, True)
     assert found.why == f"{CAPPED}; {SHARED}; no process of 12 had 5 clean rounds"
-    assert judge(BASE, [disturbed(), *[run(2_000)] * PROCESSES]).verdict is Verdict.SLOWER
+    assert judge(BASE, [disturbed(), *[run(2_000)] * TIMED_PROCESSES]).verdict is Verdict.SLOWER
     assert judge(BASE, [disturbed(1_000)]).verdict is Verdict.OK
     assert judge(BASE, [without_noise(disturbed())]).verdict is Verdict.SLOWER
 
@@ -332,18 +321,20 @@ def test_runs_of_a_throttled_gpu_are_no_baseline() -> None:
 
 def test_slower_is_what_six_clean_processes_agree_on() -> None:
     clean = [run(2_000)]
-    assert not judge(BEST, clean * (PROCESSES - 1)).settled
-    assert not judge(BEST, clean * (PROCESSES - 1) + [slowed(0)] * (MOST_PROCESSES - PROCESSES)).settled
-    found = judge(BEST, clean * PROCESSES)
-    assert (found.verdict, found.settled, found.clean) == (Verdict.SLOWER, True, PROCESSES)
-    assert judge(BEST, [*clean * PROCESSES, slowed(0)]).clean == PROCESSES
+    assert not judge(BEST, clean * (TIMED_PROCESSES - 1)).settled
+    assert not judge(
+        BEST, clean * (TIMED_PROCESSES - 1) + [slowed(0)] * (MOST_TIMED_PROCESSES - TIMED_PROCESSES)
+    ).settled
+    found = judge(BEST, clean * TIMED_PROCESSES)
+    assert (found.verdict, found.settled, found.clean) == (Verdict.SLOWER, True, TIMED_PROCESSES)
+    assert judge(BEST, [*clean * TIMED_PROCESSES, slowed(0)]).clean == TIMED_PROCESSES
 
 
 @pytest.mark.parametrize(
-    ("clean", "verdict"), [(LEAST_PROCESSES, Verdict.SLOWER), (LEAST_PROCESSES - 1, Verdict.NOISY)]
+    ("clean", "verdict"), [(LEAST_TIMED_PROCESSES, Verdict.SLOWER), (LEAST_TIMED_PROCESSES - 1, Verdict.NOISY)]
 )
 def test_twelve_processes_are_the_last_and_three_of_them_have_to_be_clean(clean: int, verdict: Verdict) -> None:
-    found = judge(BEST, [run(2_000)] * clean + [slowed(0)] * (MOST_PROCESSES - clean))
+    found = judge(BEST, [run(2_000)] * clean + [slowed(0)] * (MOST_TIMED_PROCESSES - clean))
     assert (found.verdict, found.settled) == (verdict, True)
 
 
@@ -410,31 +401,31 @@ def pairs(*factors: float, **op: float) -> list[tuple[ProcessTimes, ProcessTimes
     ("factor", "verdict"), [(1.055, "OK"), (1.065, "SLOWER"), (1 / 1.055, "OK"), (1 / 1.065, "FASTER")]
 )
 def test_pairs_see_what_a_stored_baseline_does_not(factor: float, verdict: str) -> None:
-    found = judge_pairs(pairs(*[factor] * LOOKS[1]))
-    assert (found.verdict, found.processes, found.settled) == (Verdict[verdict], LOOKS[1], True)
+    found = judge_pairs(pairs(*[factor] * TIMED_PAIRS[1]))
+    assert (found.verdict, found.processes, found.settled) == (Verdict[verdict], TIMED_PAIRS[1], True)
     assert found.change == pytest.approx(factor - 1, abs=1e-6)
 
 
 @pytest.mark.parametrize(("factor", "settled"), [(1.0, True), (1.03, True), (1.05, False), (1.2, False), (0.8, False)])
 def test_the_first_look_at_pairs_settles_what_is_not_suspicious(factor: float, settled: bool) -> None:
-    assert judge_pairs(pairs(*[factor] * LOOKS[0])).settled is settled
-    assert judge_pairs(pairs(*[factor] * LOOKS[1])).settled
+    assert judge_pairs(pairs(*[factor] * TIMED_PAIRS[0])).settled is settled
+    assert judge_pairs(pairs(*[factor] * TIMED_PAIRS[1])).settled
 
 
 def test_fewer_pairs_than_the_first_look_settle_nothing() -> None:
-    assert not judge_pairs(pairs(*[1.0] * (LOOKS[0] - 1))).settled
+    assert not judge_pairs(pairs(*[1.0] * (TIMED_PAIRS[0] - 1))).settled
     assert judge_pairs(pairs(*[1.0] * 2), looks=(2, 3)).settled
 
 
 def test_a_change_of_just_the_suspicious_share_of_the_tolerance_needs_the_second_look() -> None:
-    doubled = pairs(*[2.0] * LOOKS[0])
+    doubled = pairs(*[2.0] * TIMED_PAIRS[0])
     assert not judge_pairs(doubled, replace(PAIRS, tolerance=1 / SUSPICIOUS)).settled
     assert judge_pairs(doubled, replace(PAIRS, tolerance=1.01 / SUSPICIOUS)).settled
 
 
 def test_an_op_that_only_one_side_of_the_pairs_times_has_no_change() -> None:
     before, after = run(1_000, {"Cast": 500, "Add": 100}), run(1_000, {"Cast": 500, "Exp": 100})
-    found = judge_pairs([(before, after)] * LOOKS[1])
+    found = judge_pairs([(before, after)] * TIMED_PAIRS[1])
     assert found.now is not None
     assert (found.verdict, found.now.ops_ns) == (Verdict.OK, {"Cast": 500 * US, "Add": 100 * US})
 
@@ -448,23 +439,23 @@ def test_an_op_that_some_pairs_do_not_time_has_the_times_of_the_others() -> None
 
 
 def test_an_op_alone_makes_the_first_look_suspicious() -> None:
-    found = judge_pairs(pairs(*[1.0] * LOOKS[0], op=1.3))
+    found = judge_pairs(pairs(*[1.0] * TIMED_PAIRS[0], op=1.3))
     assert (found.settled, found.ops, found.total) == (False, {"Cast": Verdict.SLOWER}, Verdict.OK)
 
 
 def test_the_median_round_counts_and_a_bad_one_does_not() -> None:
     jumps = replace(run(), total_ns=(1_000 * US,) * 6 + (9_000 * US,) * 4)
-    assert judge_pairs([(run(), jumps)] * LOOKS[1]).change == 0
+    assert judge_pairs([(run(), jumps)] * TIMED_PAIRS[1]).change == 0
 
 
 def test_a_round_that_took_no_time_counts_as_1_ns() -> None:
     for before, after, change in ((0, 1, 0), (1, 0, 0), (1, 2, 1), (2, 1, -0.5)):
-        taken = [(ProcessTimes((before,) * LEAST_ROUNDS), ProcessTimes((after,) * LEAST_ROUNDS))] * LOOKS[0]
+        taken = [(ProcessTimes((before,) * LEAST_ROUNDS), ProcessTimes((after,) * LEAST_ROUNDS))] * TIMED_PAIRS[0]
         assert judge_pairs(taken).intervals[None] == pytest.approx((change, change))
 
 
 def test_a_change_of_the_whole_is_one_only_if_seven_pairs_of_nine_see_it() -> None:
-    needed = math.ceil(AGREE * LOOKS[1])
+    needed = math.ceil(AGREE * TIMED_PAIRS[1])
     assert needed == 7
     assert judge_pairs(pairs(*[1.3] * needed, *[1.0] * (9 - needed))).verdict is Verdict.SLOWER
     few = judge_pairs(pairs(*[1.3] * (needed - 1), *[1.01] * (10 - needed)))
@@ -475,7 +466,7 @@ def test_a_change_of_the_whole_is_one_only_if_seven_pairs_of_nine_see_it() -> No
 
 
 def test_a_change_of_an_op_is_one_only_if_eight_pairs_of_nine_see_it() -> None:
-    needed = math.ceil(OPS_AGREE * LOOKS[1])
+    needed = math.ceil(OPS_AGREE * TIMED_PAIRS[1])
     assert needed == 8
     for agreeing, ops in ((needed, {"Cast": Verdict.SLOWER}), (needed - 1, {})):
         found = judge_pairs([*pairs(*[1.0] * agreeing, op=1.5), *pairs(*[1.0] * (9 - agreeing), op=1.04)])
@@ -505,7 +496,7 @@ def test_in_a_pair_a_round_counts_only_if_neither_process_waited() -> None:
 
 def test_the_change_of_a_pair_is_of_its_clean_rounds() -> None:
     waited = replace(run(), total_ns=(1_500 * US, 1_000 * US) * 5, wait_ns=(500 * US, 0) * 5)
-    assert judge_pairs([(run(), waited)] * LOOKS[1]).change == 0
+    assert judge_pairs([(run(), waited)] * TIMED_PAIRS[1]).change == 0
 
 
 def test_a_pair_of_which_one_process_had_a_throttled_gpu_is_no_clean_pair() -> None:
@@ -520,7 +511,7 @@ def test_a_pair_of_which_one_process_had_a_throttled_gpu_is_no_clean_pair() -> N
 
 def test_pairs_that_waited_and_are_alike_all_the_same_are_ok() -> None:
     busy = replace(run(), wait_ns=(US * 1_000,) * LEAST_ROUNDS)
-    for count in LOOKS:
+    for count in TIMED_PAIRS:
         found = judge_pairs([(busy, busy)] * count)
         assert (found.verdict, found.settled) == (Verdict.OK, True)
 

@@ -12,8 +12,9 @@ from ...python_calls.names import of_python, other_versions
 from ...results.judged_window import JudgedWindow
 from ...units import parse_duration, parse_share, plural
 from ...verdict.compare import compare, compare_counts_first
+from ...verdict.repeats import MOST_TIMED_PROCESSES, TIMED_PROCESSES
 from ...verdict.stored_rule import Rule, judge, unjudged
-from ...verdict.tolerances import MOST_PROCESSES, PROCESSES, STORED, Tolerances
+from ...verdict.tolerances import STORED, Tolerances
 from ...verdict.verdicts import TimingVerdict, Verdict, undecided
 from .sides import Kept, Side
 
@@ -89,7 +90,7 @@ def _of_processes(before: Kept, after: Kept, rule: Rule, *, ignore_noise: bool) 
     old, new = [[*map(without_noise, each)] for each in runs] if ignore_noise else runs
     found = judge(old, new, rule)
     if not found.settled and found.verdict is Verdict.SLOWER:
-        needed = PROCESSES if len(new) < PROCESSES else MOST_PROCESSES
+        needed = TIMED_PROCESSES if len(new) < TIMED_PROCESSES else MOST_TIMED_PROCESSES
         why = f"slower in {len(new)} of {needed} processes: measure it with --opprof-processes={needed}"
         return undecided(found, why)
     return found

@@ -24,8 +24,9 @@ from ...profile.timings import ProcessTimes, run_of
 from ...units import format_ns, format_share
 from ...verdict.budgets import Budget
 from ...verdict.noise import clean_processes
+from ...verdict.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES
 from ...verdict.stored_rule import STORED_RULE, Rule, judge
-from ...verdict.tolerances import BASE_PROCESSES, LEAST_ROUNDS, MOST_PROCESSES
+from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict, Verdict
 from .workloads import Work
 
@@ -103,7 +104,7 @@ class Subject:
     def _base(self) -> Sequence[ProcessTimes]:
         runs = list[ProcessTimes]()
         # As an update does, which refuses times of a machine that others use.
-        while clean_processes(runs) < BASE_PROCESSES and len(runs) < MOST_PROCESSES:
+        while clean_processes(runs) < BASE_PROCESSES and len(runs) < MOST_TIMED_PROCESSES:
             runs.append(self._timed())
         return runs
 

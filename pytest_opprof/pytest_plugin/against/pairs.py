@@ -33,8 +33,9 @@ from ...sites.changed import changed_statements
 from ...units import plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
+from ...verdict.repeats import CALL_PAIRS
 from ...verdict.stored_rule import unjudged
-from ...verdict.tolerances import CALL_PAIRS, LEAST_ROUNDS
+from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded

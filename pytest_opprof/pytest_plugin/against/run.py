@@ -34,8 +34,7 @@ from ...report.summary import Summary
 from ...results.acceptance import Acceptance, lines_of, parsed, proposed
 from ...results.test_id import function_of, split_id
 from ...units import plural
-from ...verdict.coarse import PROCESSES
-from ...verdict.tolerances import CALL_PAIRS, LOOKS
+from ...verdict.repeats import CALL_PAIRS, COARSE_PROCESSES, TIMED_PAIRS
 from .pairs import Found, report_of
 
 _HERE = "the working tree"
@@ -198,8 +197,8 @@ class Against:
         self._run_todays(sides, [test for test in tests if test.nodeid in changed], tree, found)
         self._locate(sides, tests, found, "to confirm and ")
         wanted = list(tests)
-        for number in range(1, LOOKS[1]):
-            if number in (1, CALL_PAIRS, LOOKS[0]):
+        for number in range(1, TIMED_PAIRS[1]):
+            if number in (1, CALL_PAIRS, TIMED_PAIRS[0]):
                 wanted = [test for test in wanted if found.is_open(test)]
             if not wanted:
                 break
@@ -216,7 +215,7 @@ class Against:
 
     def _say_pair(self, number: int, tests: Sequence[SideTest], estimate: str = "") -> None:
         judges_times = any(test.may_judge_times for test in tests)
-        of = f" of {LOOKS[number >= LOOKS[0]]}" if judges_times else ""
+        of = f" of {TIMED_PAIRS[number >= TIMED_PAIRS[0]]}" if judges_times else ""
         reason = " to confirm" if number and not judges_times else ""
         say(self._config, f"opprof: pair {number + 1}{of}, {plural(len(tests), 'test')}{reason}{estimate}")
 
@@ -309,7 +308,7 @@ class Against:
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[SideTest], found: Found) -> None:
         """Measure *tests* in further pairs of processes, one at a time and in one thread, while they remain slower."""
-        for number in range(PROCESSES):
+        for number in range(COARSE_PROCESSES):
             if not tests:
                 return
             what = (
@@ -319,7 +318,7 @@ class Against:
             )
             say(
                 self._config,
-                f"opprof: {plural(len(tests), 'test')} {what}; pair {number + 1} of {PROCESSES} to confirm",
+                f"opprof: {plural(len(tests), 'test')} {what}; pair {number + 1} of {COARSE_PROCESSES} to confirm",
             )
             watch = Watch()
             wanted = Wanted([test.nodeid for test in tests], self._everything)
@@ -407,7 +406,9 @@ def _forecast(tests: Sequence[SideTest], everything: bool) -> str:
     """Return a line that says how many processes the comparison takes."""
     timed = [test for test in tests if test.may_judge_times]
     marks = "no test has a mark, so all are measured; " if everything else ""
-    times = f"; {plural(len(timed), 'test')} may judge times: {LOOKS[0]} pairs, {LOOKS[1]} where they differ"
+    times = (
+        f"; {plural(len(timed), 'test')} may judge times: {TIMED_PAIRS[0]} pairs, {TIMED_PAIRS[1]} where they differ"
+    )
     return f"{marks}{plural(len(tests), 'test')}, 1 process a side{times if timed else ''}"
 
 

@@ -27,7 +27,7 @@ from ...units import plural
 from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAK_MEMORY, WITH_LINES
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
-from .looks import Looks, is_alike, lacks_sites, with_sites
+from .counts import Looks, is_alike, lacks_sites, with_sites
 
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)

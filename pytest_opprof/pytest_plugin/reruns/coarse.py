@@ -22,7 +22,6 @@ from ...results.judged_window import JudgedWindow
 from ...results.window_result import WindowNumbers
 from ...units import format_ns
 from ...verdict.coarse import (
-    PROCESSES,
     Coarse,
     Slower,
     as_before,
@@ -35,11 +34,8 @@ from ...verdict.coarse import (
 )
 from ...verdict.compare import Diff
 from ...verdict.quantities import WALL_TIME
+from ...verdict.repeats import COARSE_PROCESSES, TIMES_S
 from ..test_run import TestRun
-
-# The most time that a run spends on re-measuring times, and as much for coarse ones; slower tests after that get no
-# verdict.
-LOOKING_S = 300
 
 
 @dataclass
@@ -84,7 +80,7 @@ class Coarsely:
         self._machine = with_python(machine())
         self._is_first = True
         """Whether no test ran here before; the first test imports frameworks and starts their profilers."""
-        self._limit = TimeLimit(LOOKING_S)
+        self._limit = TimeLimit(TIMES_S)
 
     def settled(
         self, test: TestRun, windows: Sequence[JudgedWindow], again: Callable[[], Mapping[str, Coarse]] | None
@@ -166,12 +162,12 @@ class Coarsely:
         def is_enough(answer: Answer) -> bool:
             return not any(each.over(self._of(answer, name)) for name, each in suspects.items())
 
-        for number in range(PROCESSES):
+        for number in range(COARSE_PROCESSES):
             if why := self._limit.reached:
                 return why, busy
             if not number:
-                what = f"takes longer than its baseline; re-running it in up to {PROCESSES} fresh processes to confirm"
-                say(self._config, f"opprof: {test.id} {what}")
+                what = f"re-running it in up to {COARSE_PROCESSES} fresh processes to confirm"
+                say(self._config, f"opprof: {test.id} takes longer than its baseline; {what}")
             watch = Watch()
             with self._limit.spent():
                 try:
@@ -223,7 +219,7 @@ class Coarsely:
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
             work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
-            looked = window.looked or f"confirmed in {PROCESSES} fresh processes, in one thread"
+            looked = window.looked or f"confirmed in {COARSE_PROCESSES} fresh processes, in one thread"
             return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
         if waits := suspect.slower():
             return replace(window, undecided=f"{waits.line()}, unreliable while {busy}")
@@ -284,12 +280,12 @@ class CoarsePairs:
     def judged(self, test: str, window: JudgedWindow, diff: Diff) -> JudgedWindow:
         """Return a window with its *diff*, and with its time if all pairs agree that it is slower."""
         window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
-        if len(self._pairs.get(test, [])) < PROCESSES or not is_judged(diff):
+        if len(self._pairs.get(test, [])) < COARSE_PROCESSES or not is_judged(diff):
             return window
         is_sure = sleeps_more(window.base_functions, window.numbers.python)
         if found := self._slower(test, window.name, wall=not self._busy or is_sure):
             work = found.work(*explained(window, found))
-            confirmed = f"confirmed in {PROCESSES} pairs of processes, in one thread"
+            confirmed = f"confirmed in {COARSE_PROCESSES} pairs of processes, in one thread"
             looked = "; ".join(filter(None, [confirmed, window.looked]))
             return replace(window, diff=diff.with_slower(found.name, work), looked=looked)
         if waits := self._slower(test, window.name):

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from msgspec import structs
 
 from ...baselines.entry import WindowBaseline
-from ...errors import BackendError
+from ...baselines.store import Store
+from ...errors import BackendError, BaselineError
 from ...frameworks.live.contract import Backend
 from ...measure.plan import Settings
 from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ...processes.this_run import say
+from ...profile.environment import Environment
 from ...profile.op_profile import OpProfile, Remark
 from ...profile.timings import works_on_host
 from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
+from ...results.window_result import BODY
 from ...units import format_ns, plural
 from ...verdict.coarse import clearly_more
 from ...verdict.compare import FIRST_USE, changes, excuse, only_compiles
 from ...verdict.quantities import FACTS, PYTHON_CALLS, RECOMPILATIONS, named
+from ...verdict.repeats import CONFIRMING_S
 from ...verdict.tolerances import Tolerances
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 
-# The most time that a run spends on confirming; extra work after that fails unconfirmed.
-CONFIRMING_S = 60
 _SHOWN = 3
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
@@ -37,10 +40,23 @@ _OF_MEMORY = ("memory", "host memory")
 class Looks:
     """The re-runs of tests in other processes; one re-run of a test answers every question about it."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, pool: Pool) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        store: Store,
+        pool: Pool,
+        errors: list[str],
+        *,
+        is_apart: bool,
+    ) -> None:
+        """*errors* collects errors of baseline files, *is_apart*: whether another run judges these tests."""
         self._config = config
         self._settings = settings
+        self._store = store
         self._pool = pool
+        self._errors = errors
+        self._is_apart = is_apart
         self.limit = TimeLimit(CONFIRMING_S)
         self.is_second = False
         """Whether the process that re-ran this test had run others before."""
@@ -49,6 +65,53 @@ class Looks:
     def begin(self) -> None:
         """Begin another test."""
         self._found = None
+
+    def confirmed(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Re-check windows with extra calls in a fresh process; return them updated.
+
+        The work of a first use in a process depends on the tests before it, as do the caches that these fill.
+        """
+        if not any(window.does_more for window in windows):
+            return windows
+        found, agrees = self._looked_at(test, windows, afresh=False)
+        if not agrees and self.is_second:  # only a process where nothing ran before excuses a test
+            found, _ = self._looked_at(test, windows, afresh=True)
+        return found
+
+    def _looked_at(self, test: TestRun, windows: list[JudgedWindow], afresh: bool) -> tuple[list[JudgedWindow], bool]:
+        """Re-check windows with extra calls in another process; return them updated, and whether it agrees."""
+        looks, why = self.at(
+            test, "does more than its baseline; re-running it in a fresh process to confirm", 2, afresh
+        )
+        judged = partial(with_looks, looks, why, test.plan.tolerances)
+        found = test.with_bases(self._store, windows, lambda window: window.does_more, judged)
+        asked = [now for before, now in zip(windows, found) if before.does_more]
+        agrees = all(window.confirmed for window in asked)
+        self.end(asked, agrees)
+        return found, agrees
+
+    def sees_alone(self, test: TestRun) -> bool:
+        """Return True if a body that showed nothing has its baseline's calls when it runs alone in a fresh process.
+
+        If the repeat differed (`WindowBaseline.warm`), it may have its calls alone instead; any, if these are unknown.
+        """
+        try:
+            nothing = Environment((), ranks=self._settings.rank.size)
+            base = self._store.entry(nothing, *test.where, BODY)  # in any environment
+        except BaselineError as error:
+            self._errors.append(str(error))
+            return False
+        if base is None or self._is_apart:
+            return False
+        looks, _ = self.at(test, "shows no op; re-running it in a fresh process to confirm", 1, afresh=True)
+        self.end([], agrees=False)
+        seen = looks[0].windows.get(BODY) if looks else None
+        if seen is None or base.allows(seen):
+            return seen is not None
+        if base.alone is None:
+            return base.warm is not None and bool(seen.ops)
+        ops, facts = base.with_differences(base.alone)
+        return replace(base, ops=ops, facts=facts).allows(seen)
 
     def at(self, test: TestRun, why: str, times: int, afresh: bool = False) -> tuple[list[Answer], str]:
         """Return *times* measurements of another process, or why there are none; the terminal shows *why* it runs.
