@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -41,6 +42,39 @@ def commit(folder: Path) -> str:
         return git(folder, "the commit", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty").strip()
     except UsageError:
         return ""  # no repository, no commit yet, or no git: a run needs none of them
+
+
+def top_of(folder: Path, what: str) -> Path:
+    """Return the working tree that *folder* is in. Raises UsageError, with *what* needs it."""
+    return Path(git(folder, what, "rev-parse", "--show-toplevel").strip()).resolve()
+
+
+def changed_files(top: Path, what: str, commit: str) -> set[Path]:
+    """Return the files of the working tree at *top* that differ or that *commit* lacks, but ignored ones.
+
+    Raises UsageError, with *what* needs them.
+    """
+    names = git(top, what, "diff", "--name-only", "-z", commit, "--").split("\0")
+    names += git(top, what, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    return {top / name for name in names if name}
+
+
+def commit_of(file: Path, what: str) -> str:
+    """Return the commit that last changed a *file*; if the file differs from it, the one checked out when the file was
+    written.
+
+    Empty if git knows neither, and outside of a working tree. Raises UsageError, with *what* needs it.
+    """
+    if not any((folder / ".git").exists() for folder in file.resolve().parents):
+        return ""  # without a process
+    found = git(file.parent, what, "log", "-1", "--diff-filter=AMT", "--format=%H", "--", file.name).strip()
+    if found and not git(file.parent, what, "diff", "--name-only", found, "--", file.name):
+        return found
+    written = datetime.fromtimestamp(file.stat().st_mtime, timezone.utc).isoformat(timespec="seconds")
+    try:
+        return git(file.parent, what, "rev-parse", "--verify", "--quiet", f"HEAD@{{{written}}}").strip()
+    except UsageError:
+        return ""  # a clone without a log of its checkouts
 
 
 def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..machine.git import git
+from ..machine.git import git, top_of
 from ..machine.scratch import remove_left, scratch
 
 _TREE = "tree"
+_WHAT = "--opprof-against"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +46,6 @@ class Worktree:
                 changed[self.top / name] = max(int(added), int(removed))
         return changed
 
-    def sources(self) -> dict[Path, bytes | None]:
-        """Return the other revision's Python source of each of the `changed_files`; None if it has none."""
-        found: dict[Path, bytes | None] = {}
-        for file in self.changed_files():
-            twin = self.path / file.relative_to(self.top)  # a link may lead out of the repository
-            found[file] = twin.read_bytes() if file.suffix == ".py" and twin.is_file() else None
-        return found
-
-    def changed_files(self) -> set[Path]:
-        """Return the files of the working tree that differ or that the other revision lacks, but ignored ones."""
-        names = _git(self.top, "diff", "--name-only", "-z", self.commit, "--").split("\0")
-        names += _git(self.top, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
-        return {self.top / name for name in names if name}
-
     def lay_over(self, files: Iterable[Path]) -> None:
         """Copy *files* of the working tree over the other revision's."""
         for file in sorted(files):
@@ -84,7 +71,7 @@ class Worktree:
 @contextmanager
 def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
     """Check out *commit* of the repository that *folder* is in, and remove it in the end, whatever happens."""
-    top = Path(_git(folder, "rev-parse", "--show-toplevel")).resolve()
+    top = top_of(folder, _WHAT)
     with ExitStack() as stack:
         try:
             place = stack.enter_context(scratch("tree-"))
@@ -103,4 +90,4 @@ def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    return git(folder, "--opprof-against", *arguments).strip()
+    return git(folder, _WHAT, *arguments).strip()

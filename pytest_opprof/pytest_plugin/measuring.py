@@ -211,7 +211,8 @@ class Measuring:
                 if not body.why_not_again(test):
                     lines = partial(body.memory_lines, call, measurement)
                     windows = self._judging.causes.memory_explained(windows, lines)
-            return self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
+            windows = self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
+            return self._judging.causes.with_change(test, windows)
 
     def _measure_beside_ops(self, test: TestRun, measurement: Measurement, call: Call, *, is_body: bool) -> None:
         """Add the calls of Python functions, memory and leaks to windows, from further runs of the test.

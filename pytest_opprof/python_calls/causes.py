@@ -56,6 +56,10 @@ class Before(NamedTuple):
         """Return the most possible calls of a function."""
         return self.calls.get(name, self.above)
 
+    def may_lack(self, name: str) -> bool:
+        """Return True if a function may be uncalled there: its calls are too few to be stored."""
+        return bool(self.above) and name not in self.calls
+
     def extra(self, lines: Sequence[CallingLine]) -> Sequence[CallingLine]:
         """Return *lines* with their extra calls alone, and none without such; all if the base's lines are unknown.
 
@@ -70,7 +74,7 @@ class Before(NamedTuple):
 
     def said(self, name: str) -> str:
         """Return them in words."""
-        at_most = "at most " if self.above and name not in self.calls else ""
+        at_most = "at most " if self.may_lack(name) else ""
         return f"{at_most}{self.of(name):,}"
 
 
@@ -114,6 +118,12 @@ def _grown_at_all(before: Before, now: Mapping[str, int]) -> dict[str, int]:
     return {name: calls - before.of(name) for name, calls in now.items() if calls > before.of(name)}
 
 
+def to_look_up(before: Before | None, now: Mapping[str, int]) -> set[str]:
+    """Return the functions whose calling lines explain growth: those that grew, and those that may be new."""
+    before = before or NOTHING
+    return {*grown(before, now), *filter(before.may_lack, now)}
+
+
 def of_calls(
     before: Before | None, now: PythonCalls, is_changed: Callable[[SourceLine], bool] = lambda _: False
 ) -> list[Cause]:
@@ -124,6 +134,11 @@ def of_calls(
     None for *before* if the baseline's functions are unknown: the functions with most calls are then named.
     """
     more, every = grown(before or NOTHING, now.functions), _grown_at_all(before or NOTHING, now.functions)
+    # What a changed line calls is new if the baseline may lack it.
+    changed = {each.function for each in now.lines if is_changed(each.line)}
+    every |= {
+        name: now.functions[name] for name in filter((before or NOTHING).may_lack, changed & now.functions.keys())
+    }
     calling = (before or NOTHING).extra(now.lines)
     # One more call of a function may be the cause of all that grew in it.
     lines = [each for each in calling if each.function in every]
@@ -271,8 +286,9 @@ class _Growth:
         """Return True if a function grew by far more than its caller, which therefore does not explain it."""
         if edge.caller not in self._more:
             return True
-        of_caller, of_called = self._before.of(edge.caller), self._before.of(edge.function)
-        grown_by = self._now.functions[edge.caller] / of_caller if of_caller else math.inf
+        calls, of_called = self._now.functions[edge.caller], self._before.of(edge.function)
+        of_caller = self._before.of(edge.caller) if self._more[edge.caller] < calls else 0
+        grown_by = calls / of_caller if of_caller else math.inf
         return self._now.functions[edge.function] > _FAR_MORE * grown_by * of_called if of_caller else False
 
     def roots(

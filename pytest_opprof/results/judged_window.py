@@ -127,6 +127,12 @@ class JudgedWindow:
         return [line for sites in self.numbers.sites.values() for site in sites for line in site.lines]
 
     @property
+    def files(self) -> set[str]:
+        """The files that lines of its ops, or its calling lines of Python functions, are in."""
+        calling = self.numbers.python.lines if self.numbers.python else ()
+        return {line.file for line in [*self.lines, *(each.line for each in calling)]}
+
+    @property
     def environment(self) -> Environment:
         """The environment of the measurement."""
         return self.numbers.environment.environment
@@ -244,7 +250,7 @@ class JudgedWindow:
             return wanted
         for of in [*(each.op or each.quantity for each in self.budget), *(row.op for row in self.worse)]:
             if of in (PYTHON_CALLS, LOOP_ITERATIONS):
-                wanted |= causes.grown(self.base_functions or causes.NOTHING, python.functions).keys()
+                wanted |= causes.to_look_up(self.base_functions, python.functions)
                 wanted |= {LOOP} if of == LOOP_ITERATIONS else set()
             elif of in OF_PYTHON:
                 wanted.add("gc.collect")

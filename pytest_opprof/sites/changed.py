@@ -1,12 +1,47 @@
-"""Which statements of a Python file differ from another version of it: not its comments, and not its layout."""
+"""Which statements of the working tree's Python files differ from a commit's: not comments, and not layout."""
 
 from __future__ import annotations
 
 import ast
+import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
+
+from ..errors import UsageError
+from ..machine.git import changed_files, contents, top_of
+
+
+class Changes:
+    """What the working tree changed since a commit: the files at once, the statements of a file when asked."""
+
+    def __init__(self, root: Path, what: str, commit: str) -> None:
+        """*root* is the folder that names of files are relative to. Raises UsageError, with *what* needs git."""
+        self._what = what
+        self._commit = commit
+        self._top = top_of(root, what)
+        self._files = {
+            os.path.relpath(file, root).replace(os.sep, "/"): file
+            for file in changed_files(self._top, what, commit)
+            if file.suffix == ".py" and not file.is_symlink()
+        }
+        self._statements: dict[str, Sequence[range]] = {}
+
+    def of(self, files: Collection[str]) -> Mapping[str, Sequence[range]]:
+        """Return the changed lines of each of the *files* that changed, as `changed_statements` does."""
+        return {file: self._of(file) for file in files if file in self._files}
+
+    def _of(self, file: str) -> Sequence[range]:
+        if file not in self._statements:
+            path = self._files[file]
+            before = b""
+            with suppress(UsageError):  # the commit lacks the file
+                [before] = contents(self._top, self._what, [f"{self._commit}:{path.relative_to(self._top).as_posix()}"])
+            self._statements[file] = changed_statements(before, path.read_bytes() if path.is_file() else b"")
+        return self._statements[file]
 
 
 class _Statement(NamedTuple):

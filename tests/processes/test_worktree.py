@@ -142,35 +142,6 @@ def test_from_a_folder_of_the_repository_the_whole_of_it_is_checked_out(reposito
 
 
 @pytest.mark.processes
-def test_it_has_the_other_source_of_files_that_changed(repository: Repository) -> None:
-    top = repository.top
-    (top / "sub" / "model.py").write_text("a\nb\n")
-    (top / "with space.py").write_text("new\n")
-    (top / "ä.py").write_text("a\n")
-    (top / "data.bin").write_bytes(b"\0")
-    repository.git("add", "-A")
-    repository.git("commit", "-qm", "three")
-    (top / "sub" / "model.py").write_text("a\nb\nc\n")
-    (top / "with space.py").write_text("new\nnewer\n")
-    (top / "ä.py").write_text("b\n")
-    (top / "data.bin").write_bytes(b"\0\1")
-    (top / "untracked.py").touch()
-    (top / "python.py").symlink_to(sys.executable)
-    (top / "one.py").unlink()
-    with worktree(top, "HEAD") as tree:
-        found = {str(file.relative_to(top)): source for file, source in tree.sources().items()}
-    assert found == {
-        "sub/model.py": b"a\nb\n",
-        "with space.py": b"new\n",
-        "ä.py": b"a\n",
-        "data.bin": None,
-        "untracked.py": None,
-        "python.py": None,
-        "one.py": b"",
-    }
-
-
-@pytest.mark.processes
 def test_what_the_revision_has_is_told_by_its_place_there(repository: Repository) -> None:
     (repository.top / "one.py").unlink()
     with worktree(repository.top, "one") as tree:

@@ -23,6 +23,7 @@ from pytest_opprof.pytest_plugin import body
 from pytest_opprof.pytest_plugin.reruns import counts as counts_module
 
 from ..conftest import ALONE, ELSEWHERE, looks, thrice
+from ..git_history import git
 
 Suite = Callable[..., pytest.RunResult]
 CASTS = """
@@ -94,6 +95,70 @@ def test_another_is_measured_alone_in_a_fresh_process(casting: Any, alone: None)
 def test_a_body_whose_next_round_does_less_is_too(casting: Any, alone: None) -> None:
     result = casting(rounds=2, times="2 if len(RAN) == 3 else 1")
     result.stdout.fnmatch_lines([LOOK, "where Cast comes from (2 calls):", f"     2  {PLACE}"])
+
+
+MEMO = """
+def cached(function):
+    known = {}
+    def found(x):
+        if x not in known:
+            known[x] = function(x)
+        return known[x]
+    return found
+"""
+KERNEL = """
+import numpy as np
+from memo import cached
+@cached
+def grown(x):
+    y = np.ones(3) + x
+    return y * 2
+@cached
+def shrunk(x):
+    return grown(x) / 2
+"""
+USES = """
+import kernel, pytest
+@pytest.mark.opprof
+def test_a():
+    for _ in range({times}):
+        kernel.shrunk(3)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("has_git", "found"),
+    [
+        (True, ["  4 ops, 16 calls more from memo.py:5 in cached.<locals>.found  `known[x] = function(x)`"]),
+        (False, ["  Add: 5 calls (baseline: 1) at kernel.py:5", "*", "  Div: 5 calls (baseline: 1) at kernel.py:9"]),
+    ],
+)
+def test_of_lines_that_lead_to_all_of_it_one_of_a_file_that_changed_since_the_baseline_is_the_cause(
+    pytester: pytest.Pytester, suite: Suite, alone: None, has_git: bool, found: list[str]
+) -> None:
+    pytester.makepyfile(memo=MEMO, kernel=KERNEL, test_m=USES.format(times=5))
+    if has_git:
+        git(pytester.path, "init", "-q")
+        git(pytester.path, "add", "-A")
+        git(pytester.path, "commit", "-qm", "one")
+    suite("--opprof-update", "--opprof-sites", "--opprof-backend=numpy", "--no-opprof-python")
+    pytester.makepyfile(memo=MEMO.replace("if x not in known:", "if True:"))
+    result = suite("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(found)
+
+
+@pytest.mark.processes
+def test_a_test_that_changed_alone_is_the_cause(pytester: pytest.Pytester, suite: Suite, alone: None) -> None:
+    pytester.makepyfile(kernel=KERNEL.replace("@cached", ""), memo=MEMO, test_m=USES.format(times=5))
+    git(pytester.path, "init", "-q")
+    git(pytester.path, "add", "-A")
+    git(pytester.path, "commit", "-qm", "one")
+    suite("--opprof-update", "--opprof-sites", "--opprof-backend=numpy", "--no-opprof-python")
+    pytester.makepyfile(test_m=USES.format(times=6))
+    result = suite("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
+    result.stdout.fnmatch_lines(["  4 ops, 4 calls more from test_m.py:5 in test_a  `kernel.shrunk(3)`"])
 
 
 @pytest.mark.slow

@@ -53,6 +53,26 @@ def test_lines_of_the_first_calls_alone_are_said_to_be_that():
     ]
 
 
+def test_a_changed_line_calls_what_the_baseline_may_lack():
+    """A baseline leaves out functions of few calls: the one that leads to the thousands may be new."""
+    now = PythonCalls(
+        functions={"tokenization.coloured": 1, "tokenization.mask": 1, "image.getpixel": 7_569},
+        own=("tokenization.coloured", "tokenization.mask"),
+        lines=(edge(106, "coloured", "tokenization.mask", 1), edge(35, "mask", "image.getpixel", 7_569)),
+    )
+    before = Before({"image.getpixel": 20}, above=10)
+    assert causes.to_look_up(before, now.functions) == {*now.functions}
+    loop, change = (
+        "`mask` at tokenization.py:35 calls `image.getpixel` 7,569 times (baseline: 20)",
+        "`coloured` at tokenization.py:106 calls `tokenization.mask` once (baseline: at most 10); 1 more function"
+        " (+7,549 calls) follows from it",
+    )
+    assert of_calls(before, now) == [loop]
+    assert [each.text for each in causes.of_calls(before, now, lambda line: line.line == 106)] == [change]
+    known = Before({"tokenization.coloured": 1, "tokenization.mask": 1, "image.getpixel": 20})
+    assert [each.text for each in causes.of_calls(known, now, lambda line: line.line == 106)] == [loop]
+
+
 def test_what_follows_from_one_line_is_told_once():
     now = PythonCalls(
         functions={"tokenization.convert": 1, "tokenization.one": 500, "list.index": 500, "builtins.len": 1000},

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.sites.changed import changed_statements
+from pytest_opprof.errors import UsageError
+from pytest_opprof.sites.changed import Changes, changed_statements
+
+from ..git_history import git
 
 SOURCE = """\
 @cached(
@@ -101,3 +106,43 @@ def test_what_the_earlier_source_lacks_has_changed_and_equal_source_has_not(befo
     assert new <= found
     if ast.dump(ast.parse("\n".join(before))) == ast.dump(ast.parse("\n".join(now))):
         assert not found
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """A repository with a commit."""
+    (tmp_path / "sub").mkdir()
+    for name in ("sub/model.py", "with space.py", "ä.py", "one.py", "same.py"):
+        (tmp_path / name).write_text("a\nb\n")
+    (tmp_path / "data.bin").write_bytes(b"\0")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "one")
+    return tmp_path
+
+
+@pytest.mark.processes
+def test_a_changed_file_has_its_changed_lines_and_others_have_none(top: Path) -> None:
+    (top / "sub" / "model.py").write_text("a\nb\nc\n")
+    (top / "with space.py").write_text("new\nb\n")
+    (top / "ä.py").write_text("# why\na\nb\n")
+    (top / "data.bin").write_bytes(b"\0\1")
+    (top / "untracked.py").write_text("c\n")
+    (top / "python.py").symlink_to(sys.executable)
+    (top / "one.py").unlink()
+    asked = ["sub/model.py", "with space.py", "ä.py", "data.bin", "untracked.py", "python.py", "one.py", "same.py"]
+    lines = {"sub/model.py": [3], "with space.py": [1], "ä.py": [], "untracked.py": [1], "one.py": []}
+    found = {
+        file: [at for each in ranges for at in each] for file, ranges in Changes(top, "it", "HEAD").of(asked).items()
+    }
+    assert found == lines
+
+
+@pytest.mark.processes
+def test_files_are_named_from_a_folder_and_a_commit_that_git_lacks_is_an_error(top: Path) -> None:
+    (top / "sub" / "model.py").write_text("a\n")
+    (top / "same.py").write_text("a\n")
+    found = Changes(top / "sub", "it", "HEAD").of(["model.py", "../same.py", "same.py"])
+    assert found == {"model.py": [], "../same.py": []}
+    with pytest.raises(UsageError, match=r"^it: git diff in .* failed: bad object"):
+        Changes(top, "it", "a" * 40)

@@ -29,7 +29,7 @@ from ...results.plain import converted, plain
 from ...results.test_id import function_of, split_id
 from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
-from ...sites.changed import changed_statements
+from ...sites.changed import Changes
 from ...units import plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
@@ -57,14 +57,12 @@ class Found:
         config: pytest.Config,
         acceptances: Sequence[Acceptance] = (),
         changed: Mapping[str, int] = {},
-        sources: Mapping[Path, bytes | None] = {},
+        changes: Changes | None = None,
     ) -> None:
-        """*changed*: how many lines changed in each test's file; *sources*: the revision's source of each file."""
+        """*changed*: how many lines changed in each test's file; *changes*: the changed statements of all files."""
         self._config = config
         self._changed = changed
-        self._sources = {self._name_of(file): (file, source) for file, source in sources.items()}
-        self._statements: dict[str, Sequence[range]] = {}
-        """The changed statements of each file that lines of failing tests are in."""
+        self._changes = changes
         self._today = set[str]()
         """The tests whose file changed, and which the revision ran as they are now."""
         self._confirmed = set[str]()
@@ -306,7 +304,8 @@ class Found:
         window = self._with_functions(test, window)
         # A test that changed, too, is not the cause of what the code under test does.
         own = self._name_of(Path(compared.file).resolve())
-        window = replace(window, changed={file: self._changed_in(file) for file in self._files_of(window) - {own}})
+        if self._changes:
+            window = replace(window, changed=self._changes.of(window.files - {own}))
         lines = plural(self._changed.get(test, 0), "line")
         changed = f"the file of the test changed, too: {lines}" if test in self._changed else ""
         if test in self._today:
@@ -320,19 +319,6 @@ class Found:
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
         # A failing test says it below its name.
         return window.with_remark(changed) if test in self._today and not window.worse else window
-
-    def _files_of(self, window: JudgedWindow) -> set[str]:
-        """Return the changed files in which a window has source lines."""
-        calling = window.numbers.python.lines if window.numbers.python else ()
-        lines = [*window.lines, *(each.line for each in calling)]
-        return {line.file for line in lines} & self._sources.keys()
-
-    def _changed_in(self, file: str) -> Sequence[range]:
-        if file not in self._statements:
-            path, before = self._sources[file]
-            now = path.read_bytes() if path.is_file() else b""
-            self._statements[file] = changed_statements(before or b"", now)
-        return self._statements[file]
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:
         """Return the environments of the two sides; empty if they differ at most in the frameworks that ran ops."""

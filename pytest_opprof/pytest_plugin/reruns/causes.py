@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
+from ...baselines.paths import path_of
 from ...baselines.store import Store
+from ...errors import UsageError
+from ...machine.git import commit_of
 from ...measure.plan import Settings, TestPlan
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
@@ -21,6 +27,7 @@ from ...python_calls import causes
 from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
 from ...results.window_result import BODY, SitesByOp, WindowNumbers
+from ...sites.changed import Changes
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
@@ -33,6 +40,7 @@ from .counts import Looks, is_alike, lacks_sites, with_sites
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
 # The findings that the lines which hold the memory of Python and NumPy explain.
 PEAKS = frozenset([HOST_MEMORY, PEAK_MEMORY])
+_CHANGES = "the change since a baseline"
 _LOOK = "; --opprof-sites records them in the first run"
 
 
@@ -48,6 +56,8 @@ class Causes:
         self._store = store
         self._looks = looks
         self._apart = is_apart
+        self._changes: dict[Path, Changes | None] = {}
+        """By file of baselines."""
         self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
 
     @property
@@ -142,6 +152,35 @@ class Causes:
             return windows
         lines = again(wanted)
         return [_with_lines(window, lines) if window.wanted_functions else window for window in windows]
+
+    def with_change(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Return the windows; those that fail for their work or calls know which of their lines changed since their
+        baseline was written.
+
+        A test that changed itself is the cause only if no other file of the window did.
+        """
+        own = {os.path.relpath(test.file, self._config.rootpath).replace(os.sep, "/")}
+        found = []
+        for window in windows:
+            asks = not self._apart and window.diff is not None and (window.asked or window.wanted_functions)
+            if asks and (changes := self._changes_since(test, window)):
+                changed = changes.of(window.files - own) or changes.of(own)
+                window = replace(window, changed=changed)
+            found.append(window)
+        return found
+
+    def _changes_since(self, test: TestRun, window: JudgedWindow) -> Changes | None:
+        """Return what changed since the file of a window's baseline was written; None if git does not know."""
+        home = self._store.home(window.environment, *test.where, window.name)
+        if home is None:
+            return None
+        file = path_of(self._store.root, home, test.where[0])
+        if file not in self._changes:
+            self._changes[file] = None
+            with suppress(UsageError, OSError):
+                if commit := commit_of(file, _CHANGES):
+                    self._changes[file] = Changes(self._config.rootpath.resolve(), _CHANGES, commit)
+        return self._changes[file]
 
     def slower_explained(
         self,
