@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from ..units import plural
-from .names import LOOP
+from .names import CACHED, LOOP
 
 if TYPE_CHECKING:
     from ..profile.site_calls import SourceLine
@@ -75,7 +75,9 @@ class Before(NamedTuple):
     def said(self, name: str) -> str:
         """Return them in words."""
         at_most = "at most " if self.may_lack(name) else ""
-        return f"{at_most}{self.of(name):,}"
+        of_cache = self.calls.get(name + CACHED, 0)
+        from_cache = f"; its cache was called {plural_times(of_cache)}" if of_cache > self.of(name) else ""
+        return f"{at_most}{self.of(name):,}{from_cache}"
 
 
 def _line(edge: CallingLine) -> object:
@@ -170,9 +172,12 @@ def of_calls(
                 each.function not in own or _is_inside(each.function),
                 _is_builtin(each.function) or _is_inside(each.function),
                 each.function not in more,
+                each.function not in own and _is_private(each.function),
                 -each.calls,
             ),
         )
+        if found and _is_inside(first.function):
+            continue  # a part of the line: it says nothing of what the line calls
         alone = called_at[first.function] == 1
         # Not every call's line is looked up.
         calls = now.functions.get(first.function, first.calls) if alone and first.function in every else first.calls
@@ -397,6 +402,11 @@ def _is_builtin(name: str) -> bool:
 def _is_inside(name: str) -> bool:
     """Return True if a function is a comprehension, or a generator expression: part of the line itself."""
     return name.endswith(("<genexpr>", "comp>"))
+
+
+def _is_private(name: str) -> bool:
+    """Return True if the last part of a function's name begins with one underscore, as of NumPy's dispatchers."""
+    return name.rpartition(".")[2].startswith("_") and not name.endswith("__")
 
 
 def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:

@@ -24,7 +24,7 @@ from types import (
 from typing import Any
 
 from ..sites.code import HERE, Kind, first_part, in_package, kinds
-from .names import PYTHON
+from .names import CACHED, PYTHON
 
 _NAME = re.compile(r"""^\s*name\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 # The address of an object, in a name that a program made: it differs in each process.
@@ -76,7 +76,7 @@ def name_of_callable(called: Any) -> str:
         name = str(getattr(called, "__qualname__", None) or getattr(called, "__name__", kind.__qualname__))
         module = str(getattr(called, "__module__", None) or kind.__module__)
         # On a cache miss it calls a function of the same name.
-        name += " (cached)" if kind is _CACHE else ""
+        name += CACHED if kind is _CACHE else ""
     return _named(module, name)
 
 

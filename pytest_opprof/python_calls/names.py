@@ -11,6 +11,8 @@ PREFIX = "python:"
 PYTHON = "python"
 # In place of a function, for the iterations of a line's loop.
 LOOP = "(loop)"
+# Ends the name of a `functools.lru_cache`, whose calls Python tells from 3.12 on.
+CACHED = " (cached)"
 
 
 def is_glob(name: str) -> bool:

@@ -73,6 +73,34 @@ def test_a_changed_line_calls_what_the_baseline_may_lack():
     assert [each.text for each in causes.of_calls(known, now, lambda line: line.line == 106)] == [loop]
 
 
+def test_a_function_that_a_cache_answered_for_has_its_calls():
+    now = PythonCalls(functions={"lib.pattern": 180}, lines=(edge(8, "page", "lib.pattern", 180),))
+    said = "`page` at tokenization.py:8 calls `lib.pattern` 180 times"
+    assert of_calls(Before({"lib.pattern (cached)": 180, "lib.pattern": 3}), now) == [
+        f"{said} (baseline: 3; its cache was called 180 times)"
+    ]
+    assert of_calls(Before({"lib.pattern (cached)": 3, "lib.pattern": 3}), now) == [f"{said} (baseline: 3)"]
+
+
+def test_a_package_s_public_function_is_named_before_its_private_one():
+    now = PythonCalls(
+        functions={
+            "numpy.lib._split_dispatcher": 2_044,
+            "numpy.lib.split": 2_044,
+            "tokenization.f.<locals>.<listcomp>": 500,
+        },
+        lines=(
+            edge(9, "f", "numpy.lib._split_dispatcher", 2_044),
+            edge(9, "f", "numpy.lib.split", 2_044),
+            edge(11, "f", "tokenization.f.<locals>.<listcomp>", 500),
+        ),
+    )
+    assert of_calls(Before({}), now) == [
+        "`f` at tokenization.py:9 calls `numpy.lib.split` 2,044 times (baseline: 0); 1 more function (+2,044 calls)"
+        " follows from it"
+    ]
+
+
 def test_what_follows_from_one_line_is_told_once():
     now = PythonCalls(
         functions={"tokenization.convert": 1, "tokenization.one": 500, "list.index": 500, "builtins.len": 1000},
