@@ -159,7 +159,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="count calls of Python functions, in one more run of each test's body (default: only of a marked test"
-        " without ops, or with up to 1,000 of NumPy; --no-opprof-python: never)",
+        " without ops, or with up to 10,000 of NumPy; --no-opprof-python: never)",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
     for name in ("all", "strict", "report-only", "serialize", "leaks", "sites"):

@@ -78,7 +78,8 @@ class Judging:
         self._config = config
         self._settings = settings
         self._store = store
-        self._apart = is_apart
+        self.is_apart = is_apart
+        """Whether another run judges these tests."""
         self.looks = Looks(config, settings, store, pool, errors, is_apart=is_apart)
         self.times = JudgedTimes(config, settings, store, pool, is_parallel=is_parallel)
         self.causes = Causes(config, settings, store, self.looks, is_apart=is_apart)
@@ -122,7 +123,7 @@ class Judging:
                 test.keep_unmeasured(f"{report.unseen}; but {excused}")
                 continue
             yield report
-        if plan.measured and plan.baseline and not measurement.windows and not self._apart:
+        if plan.measured and plan.baseline and not measurement.windows and not self.is_apart:
             nothing = Environment((), ranks=self._settings.rank.size)
             base = self._store.entry(nothing, *test.where, BODY)
             if base and (lost := unseen(base.ops, {})):
@@ -140,7 +141,7 @@ class Judging:
     ) -> JudgedWindow:
         where = (profile.environment, *test.where)
         base, is_unreadable = None, False
-        if plan.baseline and not self._apart:
+        if plan.baseline and not self.is_apart:
             try:
                 base = self._store.entry(*where, name)
             except BaselineError as error:
@@ -184,7 +185,7 @@ class Judging:
                 report = report.with_remark(f"peak memory of the host is not compared: {why}") if why else report
             lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self.times.compared(replace(report, unseen=lost), base, plan)
-        if not plan.baseline or self._settings.update or self._apart:
+        if not plan.baseline or self._settings.update or self.is_apart:
             return report
         if is_unreadable:
             return replace(report, no_baseline="its baseline file cannot be used", is_unreadable=True)

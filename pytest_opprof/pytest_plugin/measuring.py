@@ -23,6 +23,7 @@ from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
 from ..processes.request import request_of
 from ..processes.this_run import CORE
+from ..profile.op_profile import OpProfile
 from ..python_calls.counted import PythonCalls
 from ..python_calls.counter import TELLS_LOOPS
 from ..report.summary import Summary
@@ -285,6 +286,9 @@ class Measuring:
             windows = self._compared.with_others(test, windows)
             # An extra run on one rank would wait for the other ranks, which do not repeat it.
             repeats = not body.why_not_again(test) and self._settings.rank.is_alone
+            if call and repeats and test.plan.marked and test.plan.rounds == 1 and not self._judging.is_apart:
+                look_again = partial(_profiles_again, call, measurement)
+                windows = self._judging.looks.with_repeats(test, windows, look_again)
             if call and is_open(windows) and repeats:
                 windows = self._judging.times.retimed(test, windows, body.measure_again(call, measurement))
             windows = self._judging.times.settled(test, windows)
@@ -345,9 +349,14 @@ def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.Tes
             report.opprof = plain(replace(record, outcome=report.outcome))  # type: ignore[attr-defined]
 
 
+def _profiles_again(call: Call, measurement: Measurement) -> Mapping[str, OpProfile]:
+    """Run the body once more, and return the profile of each of its windows."""
+    return profiles_of(body.measure_again(call, measurement))
+
+
 def _coarse_again(call: Call, measurement: Measurement) -> dict[str, Coarse]:
     """Run the body once more, and return the coarse time of each of its windows."""
-    profiles = profiles_of(body.measure_again(call, measurement))
+    profiles = _profiles_again(call, measurement)
     return {name: found for name, profile in profiles.items() if (found := coarse_of(profile))}
 
 

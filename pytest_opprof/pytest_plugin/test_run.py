@@ -105,11 +105,13 @@ class TestRun:
         change: Callable[[JudgedWindow, WindowBaseline], JudgedWindow],
     ) -> list[JudgedWindow]:
         """Return the windows; those that it *concerns* are changed, given their baselines."""
-        found = []
-        for window in windows:
-            base = concerns(window) and store.entry(window.environment, *self.where, window.name)
-            found.append(change(window, base) if base else window)
-        return found
+        bases = self.bases(store, filter(concerns, windows := [*windows]))
+        return [change(each, bases[each.name]) if each.name in bases else each for each in windows]
+
+    def bases(self, store: Store, windows: Iterable[JudgedWindow]) -> dict[str, WindowBaseline]:
+        """Return the baselines of *windows*, by name; those that have one."""
+        found = ((each.name, store.entry(each.environment, *self.where, each.name)) for each in windows)
+        return {name: base for name, base in found if base}
 
     def keep_unmeasured(self, remark: str = "", reported: str = "") -> None:
         """Keep a record without numbers; *reported* is the failure message of a test that passes all the same."""

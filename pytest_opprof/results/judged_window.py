@@ -89,6 +89,8 @@ class JudgedWindow:
     """The lines that take its time, if it shows no op although its baseline does."""
     first_uses: Sequence[str] = ()
     """Extra work of the first use in a process, which is no finding; reported beside the extra work of each repeat."""
+    is_repeat: bool = False
+    """Whether it is the second run of a body: it does more than the baseline's second run, and the first does not."""
     coarsely: bool = False
     """Whether its coarse time was compared with the baseline's."""
     undecided: str = ""

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest_opprof
 from pytest_opprof import plugin
 from pytest_opprof.cli import main
 from pytest_opprof.frameworks.files.formats import FORMATS, format_of
 from pytest_opprof.ops import names
 
 DOCS = Path(__file__).parents[2] / "docs"
-SCHEMAS = DOCS.parent / "pytest_opprof" / "schema"
+SCHEMAS = Path(pytest_opprof.__file__).parent / "schema"
 
 
 def pages() -> dict[str, str]:

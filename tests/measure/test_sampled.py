@@ -28,7 +28,7 @@ def test_the_line_at_which_the_program_is_gets_the_time() -> None:
     ticks = count(0, 10)
     with Sampler(Shown(HERE.parents[1]), lambda: next(ticks)) as sampler:
         waits_for(sampler, 20)
-    (said,) = sampler.lines()
+    said, *_ = sampler.lines()  # under load a line beside it may have a look, too
     assert said.endswith(
         f" of the time is at measure/test_sampled.py:{LINE} in waits_for `threading.Event().wait(0.001)  # here`"
     )
@@ -58,7 +58,7 @@ def test_the_line_of_a_package_is_told_beside_the_line_that_called_it(
 
     with Sampler(Shown(HERE.parents[1])) as sampler:
         slowpoke.work(threading.Event().wait, lambda: sampler.looks < 20)
-    (said,) = sampler.lines()
+    said, *_ = sampler.lines()  # under load a line beside it may have a look, too
     assert said.endswith(", most at slowpoke/__init__.py:3 in work `wait(0.001)`")
     assert " is at measure/test_sampled.py:" in said
 

@@ -24,6 +24,7 @@ def cache(folder: Path, *words: str, commit: str = COMMIT) -> BaseCache:
     return BaseCache(folder, commit, words)
 
 
+@pytest.mark.processes  # Python may start uname
 def test_what_is_kept_is_there_in_the_next_run(tmp_path: Path) -> None:
     assert cache(tmp_path).load() == SideRun()
     cache(tmp_path).keep(RAN, {"t.py::a"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -124,6 +125,57 @@ def test_a():
     for _ in range({times}):
         kernel.shrunk(3)
 """
+
+
+CACHED = """
+import functools, numpy as np
+@functools.cache
+def table(n):
+    out = np.zeros(n)
+    for i in range(n):
+        out[i] = np.sqrt(float(i))
+    return out
+"""
+
+
+@pytest.mark.processes
+def test_a_lost_cache_fails_in_the_second_run_of_the_body_with_its_lines(
+    pytester: pytest.Pytester, suite: Suite, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run, which fills the cache, does what it did."""
+    test = "import tables, pytest\n@pytest.mark.opprof\ndef test_a():\n    tables.table(30)\n"
+    pytester.makepyfile(tables=CACHED, test_m=test)
+    flags = ["--opprof-backend=numpy", "--no-opprof-python"]
+    suite("--opprof-update", "--opprof-processes=2", *flags)
+    suite("--opprof", *flags).assert_outcomes(passed=1)
+    pytester.makepyfile(tables=CACHED.replace("@functools.cache\n", ""))
+    result = suite("--opprof", *flags)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  Copy: 30 calls (baseline: 0) at tables.py:5",
+            "  Sqrt: 30 calls (baseline: 0) at tables.py:5",
+            "  (in the second run of the body, as if a cache were lost; confirmed in a fresh process)",
+            "Sqrt * 0 -> 30 * new",
+            "where Sqrt comes from (30 calls, baseline: 0):",
+            "   +30  tables.py:5 in table  `out[[]i[]] = np.sqrt(float(i))`  (new)",
+        ]
+    )
+
+
+@pytest.mark.processes
+def test_a_second_run_that_does_more_in_this_process_alone_is_a_remark(
+    pytester: pytest.Pytester, suite: Suite, alone: None
+) -> None:
+    test = "import tables, pytest\n@pytest.mark.opprof\ndef test_a():\n    {}\n    tables.table(30)\n"
+    pytester.makepyfile(tables=CACHED, test_m=test.format("pass"))
+    flags = ["--opprof-backend=numpy", "--no-opprof-python"]
+    suite("--opprof-update", "--opprof-processes=2", *flags)
+    here = f"__import__('os').getpid() == {os.getpid()} and tables.table.cache_clear()"
+    pytester.makepyfile(test_m=test.format(here))
+    result = suite("--opprof", "-v", *flags)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*Sqrt: 30 calls (baseline: 0)*, in its second run here, and not in a fresh process"])
 
 
 @pytest.mark.processes

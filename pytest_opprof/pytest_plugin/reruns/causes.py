@@ -123,6 +123,11 @@ class Causes:
         base = self._store.entry(window.environment, *test.where, window.name)
         if base is None:
             return window
+        if window.is_repeat:
+            ops, _ = base.warm or ({}, {})
+            if all(op in ops and not ops[op].calls.most for op in window.asked):
+                return replace(window, base_sites={op: {} for op in window.asked})
+            return replace(window, base_sites_lost="of second runs no source lines are stored")
         kept = self._store.sites(window.environment, *test.where, window.name)
         if isinstance(kept, str):
             return replace(window, base_sites_lost=kept)
