@@ -291,6 +291,8 @@ class _Growth:
         """Return True if a function grew by far more than its caller, which therefore does not explain it."""
         if edge.caller not in self._more:
             return True
+        if edge.caller == edge.function:
+            return False  # the call that enters the recursion causes these
         calls, of_called = self._now.functions[edge.caller], self._before.of(edge.function)
         of_caller = self._before.of(edge.caller) if self._more[edge.caller] < calls else 0
         grown_by = calls / of_caller if of_caller else math.inf

@@ -8,6 +8,7 @@ two threads 6 % were alarms: BLAS threads spin while they wait for a core, and 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -162,6 +163,11 @@ class Slower:
     now_ns: int
     most_ns: int = 0
     """The time of the base's slowest process, if this is no longer than that."""
+
+    @property
+    def factor(self) -> float:
+        """How many times as long as the base; infinite if that took no time."""
+        return self.now_ns / self.base_ns if self.base_ns else math.inf
 
     @property
     def text(self) -> str:

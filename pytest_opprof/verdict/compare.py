@@ -11,10 +11,21 @@ from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
 from .changed import Changed
+from .coarse import Slower
 from .facts import amount, explained, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Broken, Finding
-from .quantities import COARSE, COMPILATIONS, FACTS, LOOP_ITERATIONS, RECOMPILATIONS, SUMS
+from .quantities import (
+    COARSE,
+    COMPILATIONS,
+    FACTS,
+    LOOP_ITERATIONS,
+    OF_PYTHON,
+    PEAKS,
+    PYTHON_CALLS,
+    RECOMPILATIONS,
+    SUMS,
+)
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Number, Work, compared
@@ -143,12 +154,21 @@ class Diff:
         before = [sum(row.change_ns for row in worse[:index]) for index in range(len(worse))]
         return [row for row, so_far in zip(worse, before) if so_far < needed][:3]
 
-    def with_slower(self, name: str, work: Work) -> Diff:
-        """Return the diff with a slower coarse time, placed before all rows that are not regressions."""
+    def with_slower(self, slower: Slower, work: Work) -> Diff:
+        """Return the diff with a coarse time that is *slower*: first, unless the extra work explains it."""
         worse = [row for row in self.rows if row.verdict.is_regression]
         others = [row for row in self.rows if not row.verdict.is_regression]
-        found = Row(name, None, None, None, None, work.verdict, work=work)
-        return replace(self, rows=(*worse, found, *others))
+        found = Row(slower.name, None, None, None, None, work.verdict, work=work)
+        rows = (*worse, found) if self.explains(slower) else (found, *worse)
+        return replace(self, rows=(*rows, *others))
+
+    def explains(self, slower: Slower) -> bool:
+        """Return True if the extra work may take the time of a *slower* window: more ops, or about as many more calls.
+
+        django-treebeard's index became a scan of the table: 5.8 times the time for 5 % more Python calls.
+        """
+        more = [row for row in self.worse if row.verdict.does_more and row.op not in PEAKS]
+        return any(row.op not in OF_PYTHON or _EXPLAINS * row.work.growth >= slower.factor for row in more)
 
     def with_rest(self, fact: str, rest: str) -> Diff:
         """Return the diff with the *rest* of what its finding on a fact says."""
@@ -283,6 +303,10 @@ def compare(
     total = Row(TOTAL, None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical, is_timed=not unjudged))
+    extra = sum(row.more_calls for row in rows if row.verdict.is_of_more_calls)
+    calls = [row for row in rows if row.op == PYTHON_CALLS and row.verdict.does_more]
+    if calls and now[1][PYTHON_CALLS].most - base[1][PYTHON_CALLS].most >= _FAR_MORE * max(extra, 1):
+        rows = [*calls, *(row for row in rows if row not in calls)]
     return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
 
 
@@ -407,6 +431,11 @@ def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Se
     return ""
 
 
+# This many extra calls of Python functions for each of an op are no consequence of ops, and come first: a loop over 300
+# rows of pandas beside one more `numpy.asarray`. A module of PyTorch makes up to 50 for an op.
+_FAR_MORE = 100
+# Work that grew by half as much as the time may take it.
+_EXPLAINS = 2
 _UNKNOWN = Times(0, {})
 _UNTIMED = TimingVerdict(Verdict.INCOMPARABLE)
 _UNJUDGED = (Verdict.NOISY, Verdict.INCOMPARABLE)

@@ -49,7 +49,8 @@ def compared(
         found.add(name)
         write = quantity.unit.write
         old, new = (str(each) if quantity.unit is COUNT else write(each.most, 3) for each in (before, after))
-        yield name, Work(verdict, f"{old} -> {new}", Number(name, f"{quantity.called}: {new}", old))
+        growth = after.most / max(before.most, 1)
+        yield name, Work(verdict, f"{old} -> {new}", Number(name, f"{quantity.called}: {new}", old), growth=growth)
 
 
 def loops_follow(base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:

@@ -147,6 +147,8 @@ RECOMPILATIONS, HOST_MEMORY, PEAK_MEMORY = "recompilations", "host_memory", "pea
 COMPILATIONS = (RECOMPILATIONS, COMPILE)
 # Quantities that a separate round counts; they depend on the versions of Python and of the packages called.
 OF_PYTHON = (PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS)
+# Quantities that the lines which hold the memory of Python and NumPy explain.
+PEAKS = frozenset([HOST_MEMORY, PEAK_MEMORY])
 # In 1,939 tests of pandas, scikit-learn and SciPy, calls of Python functions are equal in three processes. An unrelated
 # code change moves them by a few calls, such as a cache that holds one entry more.
 _MORE_CALLS = Gate(more="more calls", less="fewer calls", status=Status.MORE_CALLS, tolerance=0.01, floor=10)

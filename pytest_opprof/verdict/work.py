@@ -54,6 +54,8 @@ class Work:
     """As a finding shows it; None if nothing changed."""
     is_unjudged: bool = False
     """Whether it changed but is not judged, because it varies from process to process."""
+    growth: float = 1.0
+    """How many times as much a quantity of the window as a whole is."""
 
 
 NOTHING = Work()

@@ -532,7 +532,7 @@ def with_ops(ops: int) -> str:
     return "import numpy as np\n" + PLAIN.replace("    known", f"    for _ in range({ops}): np.abs(-1)\n    known")
 
 
-@pytest.mark.parametrize(("ops", "outcome"), [(1_000, "failed"), (1_001, "passed")])
+@pytest.mark.parametrize(("ops", "outcome"), [(10_000, "failed"), (10_001, "passed")])
 def test_a_body_with_few_ops_of_numpy_is_counted_by_an_update_and_by_runs_after_it(
     pytester: pytest.Pytester, suite: Suite, once: None, ops: int, outcome: str
 ) -> None:

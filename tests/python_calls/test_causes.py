@@ -101,6 +101,20 @@ def test_a_package_s_public_function_is_named_before_its_private_one():
     ]
 
 
+def test_the_call_that_enters_a_recursion_is_the_cause_and_no_call_inside_it():
+    now = PythonCalls(
+        functions={"tokenization.encode": 300, "tokenization.is_binary": 10_500},
+        own=("tokenization.encode", "tokenization.is_binary"),
+        lines=(
+            edge(172, "is_binary", "tokenization.is_binary", 10_200),
+            edge(90, "encode", "tokenization.is_binary", 300),
+        ),
+    )
+    assert of_calls(Before({"tokenization.encode": 300, "tokenization.is_binary": 105}), now)[0].startswith(
+        "`encode` at tokenization.py:90 calls `tokenization.is_binary` 300 times (10,500 in all, baseline: 105)"
+    )
+
+
 def test_what_follows_from_one_line_is_told_once():
     now = PythonCalls(
         functions={"tokenization.convert": 1, "tokenization.one": 500, "list.index": 500, "builtins.len": 1000},

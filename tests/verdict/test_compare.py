@@ -306,7 +306,7 @@ def test_a_slower_time_says_how_many_of_the_processes_were_undisturbed(processes
 
 def test_a_slower_coarse_time_comes_after_what_does_more_and_before_the_rest() -> None:
     found = diff({"Add": (1, 0), "Exp": (2, 0)}, {"Add": (2, 0), "Exp": (1, 0)})
-    found = found.with_slower(CPU_TIME, Slower(CPU_TIME, 12_000_000, 3_900_000_000).work("1 op does more"))
+    found = found.with_slower(slow := Slower(CPU_TIME, 12_000_000, 3_900_000_000), slow.work("1 op does more"))
     assert [row.op for row in found.rows] == ["Add", CPU_TIME, "Exp"]
     assert findings(found) == ["Add: 2 calls (baseline: 1)", "CPU time: 3.9 s (baseline: 12 ms), x325; 1 op does more"]
     assert [each.short for each in found.findings()] == ["Add 1 -> 2", "CPU time 12 ms -> 3.9 s"]
@@ -388,7 +388,7 @@ def test_the_worst_is_the_whole_if_no_op_is_as_bad() -> None:
 
 def test_the_ops_to_blame_are_told_once_below_the_whole() -> None:
     found = whole({"A": (1, 300)}, {"A": (1, 300)}, 1_000, 1_150)
-    found = found.with_slower(CPU_TIME, Slower(CPU_TIME, 12_000_000, 3_900_000_000).work())
+    found = found.with_slower(slow := Slower(CPU_TIME, 12_000_000, 3_900_000_000), slow.work())
     assert [finding.op for finding in found.findings([found.rows[0]])] == [CPU_TIME]
     blamed = replace(found, rows=found.rows[1:])
     assert [finding.op for finding in blamed.findings([blamed.total, blamed.rows[-1]])] == [None, OUTSIDE, "A"]
@@ -820,3 +820,30 @@ def test_the_growth_of_an_ops_work_is_that_of_what_grew_more(
     assert row.work_factor == factor
     (new,) = compare(({}, {}), ({"Add": before}, {}), unjudged("", ()), STORED).rows
     assert new.work_factor == 1.0
+
+
+@pytest.mark.parametrize(
+    ("calls", "first"), [((100, 105), CPU_TIME), ((100, 300), "python_calls"), ((0, 1_000), "python_calls")]
+)
+def test_a_time_that_the_extra_calls_do_not_explain_comes_first(calls: tuple[int, int], first: str) -> None:
+    slow = Slower(CPU_TIME, 13_000_000, 75_000_000)
+    base, now = ({"python_calls": Range(each)} for each in calls)
+    diff = compare(({}, base), ({}, now), TimingVerdict(Verdict.OK), STORED).with_slower(slow, slow.work())
+    assert diff.worse[0].op == first
+
+
+def test_extra_ops_explain_a_time_and_a_peak_of_memory_does_not() -> None:
+    slow = Slower(CPU_TIME, 13_000_000, 75_000_000)
+    of_ops = compare(
+        ({"Add": OpCounts(Range(1))}, {}), ({"Add": OpCounts(Range(2))}, {}), TimingVerdict(Verdict.OK), STORED
+    )
+    base, now = ({}, {"host_memory": Range(1 << 20)}), ({}, {"host_memory": Range(1 << 30)})
+    of_memory = compare(base, now, TimingVerdict(Verdict.OK), STORED)
+    assert (of_ops.explains(slow), of_memory.explains(slow)) == (True, False)
+
+
+@pytest.mark.parametrize(("more", "first"), [(300, "python_calls"), (99, "Add")])
+def test_python_calls_come_first_if_they_are_a_hundred_times_the_extra_calls_of_ops(more: int, first: str) -> None:
+    base = {"Add": OpCounts(Range(1))}, {"python_calls": Range(50)}
+    now = {"Add": OpCounts(Range(2))}, {"python_calls": Range(50 + more)}
+    assert compare(base, now, TimingVerdict(Verdict.OK), STORED).worse[0].op == first

@@ -33,13 +33,14 @@ from ...sites.changed import Changes
 from ...units import plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
+from ...verdict.quantities import PEAKS
 from ...verdict.repeats import CALL_PAIRS
 from ...verdict.stored_rule import unjudged
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded
-from ..reruns.causes import OF_TIME, PEAKS
+from ..reruns.causes import OF_TIME
 from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.

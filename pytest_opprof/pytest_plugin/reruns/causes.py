@@ -31,15 +31,13 @@ from ...sites.changed import Changes
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAK_MEMORY, WITH_LINES
+from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAKS, WITH_LINES
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .counts import Looks, is_alike, lacks_sites, with_sites
 
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
-# The findings that the lines which hold the memory of Python and NumPy explain.
-PEAKS = frozenset([HOST_MEMORY, PEAK_MEMORY])
 _CHANGES = "the change since a baseline"
 _LOOK = "; --opprof-sites records them in the first run"
 

@@ -108,7 +108,10 @@ class Coarsely:
                     suspects[window.name] = _Suspect(base, elsewhere, over)
                 found.append(replace(window, coarsely=True))
                 continue
-            if over := slower(base.at_first, now, wall=True, elsewhere=elsewhere):
+            over = slower(base.at_first, now, wall=True, elsewhere=elsewhere)
+            assert window.diff is not None  # it has a base
+            diff = window.diff
+            if over and not (window.does_more and diff.explains(over)):
                 suspects[window.name] = _Suspect(base, elsewhere, over)
             elif hidden := slower(base, now, wall=True, elsewhere=elsewhere):
                 hidden_ones[window.name] = _Suspect(base, elsewhere, hidden)
@@ -118,15 +121,16 @@ class Coarsely:
             split = base.at_first.split if is_split_only(base.at_first, now, elsewhere) else ""
             said = [f"{split}; judged by the slowest process"] if split else []
             weighs, slower_here = "", False
-            if window.diff and window.does_more:  # the test fails for that, so nothing confirms its time
+            if window.does_more:  # it fails for that, and nothing confirms a time that the work explains
                 slower_here = over is not None
-                weighs = f"{over.line(window.diff.then)}, in this process" if over else ""
-                weighs = weighs or ("" if elsewhere else as_before(base.at_first, now, window.diff.then))
+                weighs = f"{over.line(diff.then)}, in this process" if over else ""
+                weighs = weighs or ("" if elsewhere else as_before(base.at_first, now, diff.then))
             said = [*window.said, *said]
             found.append(replace(window, coarsely=True, weighs=weighs, slower_here=slower_here, said=said))
-        if any(window.budget or window.does_more for window in windows):
+        if any(window.budget for window in windows):
             return found
-        if hidden_ones and again:
+        fails = any(window.does_more for window in windows)
+        if hidden_ones and again and not fails:
             later = again()
             suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
         if not suspects:
@@ -220,7 +224,7 @@ class Coarsely:
         if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
             work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
             looked = window.looked or f"confirmed in {COARSE_PROCESSES} fresh processes, in one thread"
-            return replace(window, diff=window.diff.with_slower(found.name, work), looked=looked)
+            return replace(window, diff=window.diff.with_slower(found, work), looked=looked, weighs="")
         if waits := suspect.slower():
             return replace(window, undecided=f"{waits.line()}, unreliable while {busy}")
         if suspect.first and not was_first and (first := suspect.slower_at_first()):
@@ -287,7 +291,7 @@ class CoarsePairs:
             work = found.work(*explained(window, found))
             confirmed = f"confirmed in {COARSE_PROCESSES} pairs of processes, in one thread"
             looked = "; ".join(filter(None, [confirmed, window.looked]))
-            return replace(window, diff=diff.with_slower(found.name, work), looked=looked)
+            return replace(window, diff=diff.with_slower(found, work), looked=looked)
         if waits := self._slower(test, window.name):
             return replace(window, undecided=f"{waits.line(diff.then)}, unreliable while {self._busy}")
         return window
