@@ -14,7 +14,7 @@ from itertools import groupby
 from types import CellType, FunctionType
 
 from .holders import held_as
-from .traced import line_of, traced
+from .traced import Where, line_of, made_at, traced
 
 _FRAMES = 16
 
@@ -24,7 +24,7 @@ def finalized() -> Mapping[type, int]:
     return Counter(map(type, filter(_has_finalizer, _garbage())))
 
 
-def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[str]:
+def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[Where]:
     """Run the body once more; yield a cycle that keeps such objects, and the lines that made these and its members."""
     with traced(_FRAMES) as is_ours:
         if not is_ours:
@@ -39,9 +39,8 @@ def made_at(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
         closing = [each for each in gc.get_referrers(*found, *attributes) if id(each) in ids]
         lines = dict.fromkeys(line for each in [*found, *closing] if (line := _line(each)))
     if keeps:
-        yield f"kept by the cycle {keeps}"
-    if lines:
-        yield f"made at {', '.join([*lines][:_LINES])}"
+        yield Where(f"kept by the cycle {keeps}")
+    yield from made_at([*lines][:_LINES])
 
 
 _LINES = 3

@@ -153,16 +153,29 @@ def held_as(holder: Any, thing: object) -> tuple[str, object]:
 
 
 def line_that_fills(container: Any, call: Callable[[], object]) -> str:
-    """Run the body once more, and return the line of the program at which *container* grows; empty if none does."""
-    size, last, found = len(container), "", ""
+    """Run the body once more, and return the line of the program at which *container* grows; empty if none does.
+
+    Of several lines the first that adds something which is there in the end.
+    """
+    size, last = len(container), ("", 0)
+    added: list[tuple[str, int]] = []
+    """The line of each thing more than at the start."""
+
+    def look() -> None:
+        more = max(len(container) - size, 0)
+        del added[more:]
+        added.extend([last] * (more - len(added)))
 
     def follow(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal size, last, found
+        nonlocal last
         if kinds[frame.f_code.co_filename] is not Kind.TRACED:
             return None
-        if len(container) > size:
-            found = last
-        size, last = len(container), f"{relative(frame.f_code.co_filename)}:{frame.f_lineno}"
+        look()
+        at = frame.f_back if event == "return" else frame  # `handlers.append(Handler())` goes on after `__init__`
+        while at is not None and kinds[at.f_code.co_filename] is not Kind.TRACED:
+            at = at.f_back
+        if at is not None:
+            last = at.f_code.co_filename, at.f_lineno
         return follow
 
     before = sys.gettrace()
@@ -171,7 +184,9 @@ def line_that_fills(container: Any, call: Callable[[], object]) -> str:
         call()
     finally:
         sys.settrace(before)
-    return last if len(container) > size else found
+    look()
+    file, line = next((each for each in added if each[0]), ("", 0))
+    return f"{relative(file)}:{line}" if file else ""
 
 
 def autograd_graph() -> str:

@@ -22,11 +22,11 @@ from typing import Any, Final
 
 from ..machine.garbage import uncollected
 from ..machine.left import InUse, in_use
-from ..sites.code import first_part, is_test_tool
+from ..sites.code import Kind, first_part, in_package, is_test_tool, kinds
 from ..units import format_bytes, plural
 from . import cycles
 from .holders import CONTAINERS, LRU_CACHE, autograd_graph, holder, line_that_fills, outermost, unheld
-from .traced import line_of, traced
+from .traced import Where, line_of, made_at, traced
 
 WARMUPS: Final = 2
 CALLS: Final = 4
@@ -42,7 +42,7 @@ _MOST_FILLING: Final = 50
 # More weak references than this pandas removes when their objects are dead; its first threshold is 500.
 _MOST_DEAD: Final = 1_000
 # The most lines and kinds that are reported.
-_LINES, _KINDS = 3, 5
+_LINES, _KINDS = 3, 3
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
@@ -60,6 +60,8 @@ class Left:
     """The growth of Python's memory without an object that is known; 0 if below `LEAST_BLOCKS`."""
     device_bytes: int = 0
     """The growth of device memory; frameworks report it exactly."""
+    line: str = ""
+    """The line at which the holder grows, else the first that made them: ``engine.py:9``; empty if unknown."""
 
     @property
     def number(self) -> int:
@@ -101,7 +103,7 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
     things = {"threads": "thread", "files": "open file", "processes": "process"}
     objects = {thing: least[name] for name, thing in things.items() if least[name]}
     objects |= {f"{_name(kind)} with a finalizer in a cycle": number for kind, number in finalized.items()}
-    where: list[str] = [*cycles.made_at(call, finalized)] if finalized else []
+    where: list[Where] = [*cycles.kept_by(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:
         grown = _grown_types(call)
         are_weak = any(issubclass(kind, _WEAK) for kind in grown)
@@ -115,7 +117,7 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
             in_containers = _grown_containers(call, False)
             for held_by, kind, number in in_containers or ([] if are_weak else _grown_containers(call, True)):
                 objects[kind] = objects.get(kind, 0) + number
-                where.append(f"held by {held_by}")
+                where.append(held_by)
     # Strings and numbers whose references a C function counts wrongly: nothing holds them.
     blocks, nbytes = 0 if objects else least["kept_blocks"], least["allocated_bytes"]
     is_little = 0 < nbytes <= LEAST_BYTES and not objects
@@ -124,8 +126,9 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
         again, _ = _growth(call, device_bytes)  # a cache of a few entries is full by now
         blocks, on_device = min(blocks, again["kept_blocks"]), min(on_device, again["device_bytes"])
         nbytes = again["allocated_bytes"] if is_little else nbytes
-    where += _made_at(_after(call)[0]) if blocks else []
-    return Left(objects, nbytes, tuple(where), blocks, on_device)
+    where += made_at(_most_common(_after(call)[0])) if blocks else []
+    line = next((each.line for each in where if each.line), "")
+    return Left(objects, nbytes, tuple(each.text for each in where), blocks, on_device, line)
 
 
 def _fill_caches(call: Callable[[], object]) -> bool:
@@ -222,47 +225,74 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
     return found
 
 
-def _held(call: Callable[[], object], kinds: Collection[type]) -> Iterator[str]:
-    """Yield the holder of an object of *kinds* that a call leaves behind, and the lines that made such objects."""
-    lines, left = _after(call, kinds)
-    kind = min(kinds, key=_rank)
-    made = [each for each in left if type(each) is kind]
+def _held(call: Callable[[], object], types: Collection[type]) -> Iterator[Where]:
+    """Yield the holder of an object of *types* that a call leaves behind, and the lines that made such objects.
+
+    The object outlives `CALLS` more calls. PettingZoo's `reset` makes new barriers, which the environment holds until
+    the next one, and adds handlers of theirs to a list: that list is the holder.
+    """
+    lines, every, left = _after(call, types, CALLS)
+    kind = min({type(each) for each in every}, key=_rank, default=None)
+    made = [each for each in every if type(each) is kind]
     if made:
         thing = outermost(made[-1], left)
-        found = holder(thing, [made], left)
+        found = holder(thing, [every, made], left)
         if not found.name:
-            inner = holder(made[-1], [made], left)
+            inner = holder(made[-1], [every, made], left)
             found = found if found.is_none and (inner.is_left or not inner.name) else inner
         if held_by := str(found) or autograd_graph():
-            yield f"held by {held_by}{_grows(found.container, call)}"
+            yield _held_by(held_by, found.container, call)
         elif found.is_none:
-            yield unheld(thing)
+            yield Where(unheld(thing))
             lines = _after(call, [type(thing)])[0] or lines
-    yield from _made_at(lines)
+    yield from made_at(_most_common(lines))
 
 
-def _after(call: Callable[[], object], kinds: Collection[type] = ()) -> tuple[Counter[str], list[Any]]:
-    """Return the lines that made the leftovers of a *call*, with sizes, and its objects; no line if the program traces
-    memory itself.
+def _after(
+    call: Callable[[], object], types: Collection[type] = (), more: int = 0
+) -> tuple[Counter[str], list[Any], list[Any]]:
+    """Return the lines that made the leftovers of a *call*, with sizes; no line if the program traces memory itself.
 
-    Only lines that made objects of some *kinds*, if these are known: a type's cache is larger than its first object.
+    Only lines that made objects of some *types*, if these are known: a type's cache is larger than its first object.
+    Also return its objects of these types, and all objects that it leaves behind. With *more* calls: the former that
+    outlive these, and the latter of all calls.
     """
-    lines = Counter[str]()
+    places: dict[int, Sequence[tracemalloc.Frame]] = {}
+    every: Sequence[tracemalloc.Trace] = ()
     with _older_objects_apart():
         with traced(_FRAMES) as is_ours:
             call()
             gc.collect()
             left = gc.get_objects()
             if is_ours:
-                made = [each for each in left if type(each) in kinds]
-                lines = _lines((at, 1) for each in made if (at := tracemalloc.get_object_traceback(each)))
-            if is_ours and not lines:
+                made = [each for each in left if type(each) in types]
+                places = {id(each): at for each in made if (at := tracemalloc.get_object_traceback(each))}
+                del made
+            if is_ours and not _lines((at, 1) for at in places.values()):
                 every = tracemalloc.take_snapshot().traces
-                # Python 3.11 does not find an instance with a `__dict__`, but it has a size.
-                sizes = {sys.getsizeof(each, 0) for each in made}
-                lines = _lines((each.traceback, 1) for each in every if each.size in sizes)
-                lines = lines or _lines((each.traceback, each.size) for each in every)
-        return lines, left
+        older = {id(each) for each in left}
+        newer = set[int]()
+        if more:
+            del left  # which would keep all of them
+            gc.freeze()  # a later object may get the id of a freed one, but is not among these
+            for _ in range(more):
+                call()
+            gc.collect()
+            newer.update(map(id, gc.get_objects()))
+    if more:
+        gc.collect()  # cycles among the frozen objects
+        left = [each for each in gc.get_objects() if id(each) in older or id(each) in newer]
+    every_made = [each for each in left if type(each) in types and each is not newer]
+    # None outlives them where a list is made anew and longer each time.
+    made = [each for each in every_made if id(each) not in newer] or every_made
+    lines = _lines((places[id(each)], 1) for each in made if id(each) in places)
+    lines = lines or _lines((at, 1) for at in places.values())
+    if every and not lines:
+        # Python 3.11 does not find an instance with a `__dict__`, but it has a size.
+        sizes = {sys.getsizeof(each, 0) for each in made}
+        lines = _lines((each.traceback, 1) for each in every if each.size in sizes)
+        lines = lines or _lines((each.traceback, each.size) for each in every)
+    return lines, made, left
 
 
 def _lines(traces: Iterable[tuple[Sequence[tracemalloc.Frame], int]]) -> Counter[str]:
@@ -276,13 +306,12 @@ def _lines(traces: Iterable[tuple[Sequence[tracemalloc.Frame], int]]) -> Counter
     return lines
 
 
-def _made_at(lines: Counter[str]) -> Iterator[str]:
-    if lines:
-        yield "made at " + ", ".join(line for line, _ in lines.most_common(_LINES))
+def _most_common(lines: Counter[str]) -> list[str]:
+    return [line for line, _ in lines.most_common(_LINES)]
 
 
-def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple[str, str, int]]:
-    """Return the containers that each call makes longer: their path, their contents, their growth."""
+def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple[Where, str, int]]:
+    """Return the containers that each call makes longer, the types of their contents, and their growth."""
     sizes = {id(each): len(each) for each in _containers(untracked)}
     call()
     grown = [
@@ -299,7 +328,7 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
     for each, _, more in grown:
         newest = _newest(each, more)
         if id(each) not in cleared and (by := holder(each, [sizes, grown, weak])).name:
-            held_by = f"{by.name} ({by.kind or type(each).__name__}){_grows(each, call)}"
+            held_by = _held_by(f"{by.name} ({by.kind or type(each).__name__})", each, call)
             found.append((held_by, _name(type(newest[-1])), more))
     return found
 
@@ -327,9 +356,9 @@ def _never_cleared(weak: Sequence[tuple[Any, int]], call: Callable[[], object]) 
     return found
 
 
-def _grows(container: Any, call: Callable[[], object]) -> str:
+def _held_by(name: str, container: Any, call: Callable[[], object]) -> Where:
     line = "" if container is None else line_that_fills(container, call)
-    return f", which grows at {line}" if line else ""
+    return Where(f"held by {name}" + (f", which grows at {line}" if line else ""), line)
 
 
 def _containers(untracked: bool) -> list[Any]:
@@ -346,9 +375,18 @@ def _containers(untracked: bool) -> list[Any]:
     return list(found.values())
 
 
-def _rank(kind: type) -> tuple[bool, str]:
-    """Return a key that puts the program's own types first: they are more telling than lists and cells inside them."""
-    return first_part(str(kind.__module__)) in sys.stdlib_module_names, _name(kind)
+def _rank(kind: type) -> tuple[int, str]:
+    """Return a key that puts the most telling types first: the project's own, of packages, of the standard library,
+    built-in ones (lists and cells inside the others), and of private modules (``_contextvars.Context``).
+    """
+    module = str(kind.__module__)
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    package = first_part(module)
+    if file and kinds[file] is Kind.TRACED and not in_package(file):
+        return 0, _name(kind)
+    if package.startswith("_"):
+        return 4, _name(kind)
+    return 3 if module == "builtins" else 2 if package in sys.stdlib_module_names else 1, _name(kind)
 
 
 def _name(kind: type) -> str:

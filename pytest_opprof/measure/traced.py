@@ -5,9 +5,24 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from ..sites.code import Kind, kinds
 from .holders import relative
+
+
+class Where(NamedTuple):
+    """The holder of leftovers, or the lines that made them."""
+
+    text: str
+    line: str = ""
+    """The line of the program in it, of several the first: ``engine.py:9``; empty without one."""
+
+
+def made_at(lines: Sequence[str]) -> Iterator[Where]:
+    """Yield the *lines* that made something, in words, if any is known."""
+    if lines:
+        yield Where(f"made at {', '.join(lines)}", lines[0])
 
 
 @contextmanager

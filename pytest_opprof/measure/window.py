@@ -60,10 +60,12 @@ class Window:
         found = {"left_behind": left.number, "leaked_memory": left.nbytes + left.device_bytes}
         counts = {name: dict.fromkeys(range(self.profile.steps), number) for name, number in found.items()}
         told = dict.fromkeys(counts, str(left)) if left.number else {}
+        at = dict.fromkeys(counts, left.line) if left.number and left.line else {}
         self._profile = replace(
             self.profile,
             counts={**self.profile.counts, **counts},
             explained={**self.profile.explained, **told},
+            explained_at={**self.profile.explained_at, **at},
         )
 
     def used_on_host(self, peak: int) -> None:

@@ -79,6 +79,7 @@ def assemble(
         communication_ns=_sums_by_step([(each.communication_ns, steps) for each, steps in parts], len(host_ns)),
         fact_sites=tuple(site for profile in kept for site in profile.fact_sites),
         explained={quantity: why for profile in kept for quantity, why in profile.explained.items()},
+        explained_at={quantity: at for profile in kept for quantity, at in profile.explained_at.items()},
         counts=_counts_by_step(
             # PyTorch also records in a test of NumPy if another test imported it; it does not count then.
             [part for part in parts if set(part[0].environment.frameworks) <= set(profile.environment.frameworks)],

@@ -142,6 +142,8 @@ class OpProfile:
     """By quantity (`verdict.quantities`) the backends' counts beside the ops, in the steps where it is known."""
     explained: Mapping[str, str] = field(default_factory=dict)
     """By quantity of `counts`, its source in words."""
+    explained_at: Mapping[str, str] = field(default_factory=dict)
+    """By quantity of `counts`, the line of its source if one is known: ``engine.py:9``."""
     fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
     """The source lines of each of `WITH_SITES`, with its step; empty if not requested."""
     on_device: Kernels | None = None

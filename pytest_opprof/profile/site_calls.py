@@ -17,8 +17,14 @@ class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
 
     file: Annotated[str, Meta(description="Relative to the root directory, if it is below it.")]
     line: int
-    function: str
+    function: Annotated[str, Meta(description="Empty if unknown.")]
     text: Annotated[str, Meta(description="What the line says; empty where that cannot be read.")]
+
+    @classmethod
+    def at(cls, place: str) -> SourceLine:
+        """Return a line that is known by its *place* alone: ``engine.py:9``."""
+        file, _, line = place.rpartition(":")
+        return cls(file, int(line), "", "")
 
     @property
     def place(self) -> Place:
@@ -26,7 +32,8 @@ class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
         return Place(self.file, self.function, self.text)
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} in {self.function}" + (f"  `{self.text}`" if self.text else "")
+        where = f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
+        return where + (f"  `{self.text}`" if self.text else "")
 
 
 class SiteCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -227,7 +227,7 @@ class JudgedWindow:
             in_python = self._python_causes(each)
             why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
             told.update(why)
-            line = in_python[0].line if in_python else None
+            line = in_python[0].line if in_python else self.numbers.explained_at.get(of)
             # The text is followed by the cause, which names the line.
             named = structs.replace(each, short=f"{each.short} at {_place(line)}", line=line) if line else each
             found += [named, *(Finding(each.rule, each.op, f"  {text}") for text in why)]

@@ -92,6 +92,9 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     explained: Annotated[
         dict[str, str], Meta(description="Sources of some facts, in words: the holders of leaked objects.")
     ] = {}
+    explained_at: Annotated[
+        dict[str, SourceLine], Meta(description="The lines of such sources, if known: where the holder grows.")
+    ] = {}
     coarse: Annotated[Coarse | None, Meta(description="Coarse CPU and wall time of a round; null if not measured.")] = (
         None
     )
@@ -121,6 +124,7 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             }
             | (python.facts(profile.steps) if python else {}),
             explained=dict(profile.explained),
+            explained_at={name: SourceLine.at(place) for name, place in profile.explained_at.items()},
             busy_ns=profile.busy_ns,
             communication_ns=profile.communication_ns,
             ops={stats.op: OpResult.of(stats, profile.calls_by_dtype.get(stats.op)) for stats in profile.ops},

@@ -44,6 +44,7 @@ def test_a_leak_that_the_baseline_lacks_fails_with_its_holder(suite: Suite, pyte
             "  left behind by each call: 1 (baseline: 0)",
             "    each call leaves behind 1 test_m.Result; held by test_m.KEPT (list), which grows at *:8; made at *:8",
             "opprof: 1 test measured, 0 ok, 1 leaving more behind*",
+            "FAILED * - left behind 0 -> 1 at test_m.py:8",
         ]
     )
     (test,) = json.loads((pytester.path / "run.json").read_text())["tests"]

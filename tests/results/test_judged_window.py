@@ -149,6 +149,21 @@ def test_the_memory_that_a_leak_holds_stands_below_the_leak_and_its_limits_are_b
     assert str(alone) == "memory held at the end: 16 KiB (budget: 0 B)"
 
 
+def test_a_leak_ends_in_short_with_the_line_where_its_holder_grows() -> None:
+    leak = Broken("left_behind", None, "left_behind", "left behind by each call: 2", "0", "left behind 2, budget 0")
+    numbers = structs.replace(
+        WindowNumbers.of("body", profile_of([("Add", 1000)])),
+        explained={"left_behind": "held by m.KEPT, which grows at m.py:6"},
+        explained_at={"left_behind": SourceLine.at("m.py:6")},
+    )
+    first, _ = JudgedWindow(numbers, [leak]).told
+    assert (first.text, first.short) == (
+        "left behind by each call: 2 (budget: 0)",
+        "left behind 2, budget 0 at m.py:6",
+    )
+    assert str(first.line) == "m.py:6"
+
+
 def test_ops_recorded_for_backward_stand_below_the_op_of_the_same_line_and_alone_for_another_line() -> None:
     here, elsewhere = (SourceLine("m.py", number, "forward", f"line {number}") for number in (6, 9))
     profile = profile_of([("Cast", 1000)])
