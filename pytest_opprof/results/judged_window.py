@@ -103,6 +103,8 @@ class JudgedWindow:
     """If all ranks had to make the same calls: the ops that differ, with the calls on each rank."""
     base_sites: WindowSites | None = None
     """The source lines that called ops in the base; None if unknown."""
+    uncompared: Collection[str] = ()
+    """The facts whose lines in the base are unknown all the same."""
     changed: Mapping[str, Sequence[range]] = field(default_factory=dict)
     """The lines that differ from the base's, of each file with source lines of this window; empty if unknown."""
     base_sites_lost: str = ""
@@ -442,7 +444,7 @@ class JudgedWindow:
 
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
         """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""
-        if self.base_sites is None:
+        if self.base_sites is None or op in self.uncompared:
             return "calls", ()
         row = next((row for row in (self.diff.rows if self.diff else ()) if row.op == op), None)
         before, now = self.base_sites.get(op, {}), kept_sites({op: self.numbers.sites.get(op, ())})[op]

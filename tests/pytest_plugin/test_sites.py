@@ -240,6 +240,40 @@ def test_more_calls_are_confirmed_and_located_by_one_process(
     assert found == ["test_m.py::test_a"]
 
 
+def test_a_fact_without_stored_lines_leaves_those_of_ops(
+    casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite
+) -> None:
+    """NumPy's backend counts allocations and tells no lines of them."""
+    casting("--opprof-sites", run="--opprof-update", budget="Add=1")
+    calls = {op: OpCounts(Range(n), dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
+    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
+    look = Answer({"body": WindowBaseline(calls)}, "", {"body": {"Cast": (SiteCalls(2, (line,)),)}})
+    looks(monkeypatch, look, look)
+    result = casting(times=2, budget="Add=1, allocations=1")
+    result.stdout.fnmatch_lines(["where Cast comes from (2 calls, baseline: 1):", f"    +1  {PLACE}  1 -> 2"])
+    result.stdout.no_fnmatch_line("*unknown which*")
+
+
+@pytest.mark.parametrize("has_op", [True, False])
+def test_of_a_fact_whose_stored_lines_are_of_another_number_none_is_new(
+    casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite, has_op: bool
+) -> None:
+    casting("--opprof-sites", run="--opprof-update", budget="Add=1")
+    calls = {op: OpCounts(Range(n), dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
+    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
+    of_cast = {"Cast": (SiteCalls(2, (line,)),)} if has_op else {}
+    look = Answer({"body": WindowBaseline(calls)}, "", {"body": {**of_cast, "allocations": (SiteCalls(5, (line,)),)}})
+    looks(monkeypatch, look, look)
+    result = casting(times=2, budget="Add=1, allocations=1")
+    lines = ["where Cast comes from (2 calls, baseline: 1):", f"    +1  {PLACE}  1 -> 2", ""] if has_op else []
+    unknown = "it is unknown which of these lines are new: * belong to other calls of allocations*"
+    at = ["where allocations come from (5):", f"     5  {PLACE}", *([] if has_op else [unknown])]
+    result.stdout.fnmatch_lines(lines)
+    result.stdout.fnmatch_lines(at)
+    if has_op:
+        result.stdout.no_fnmatch_line("*unknown which*")
+
+
 def test_one_process_looks_at_a_test_for_all_its_windows(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
