@@ -125,9 +125,12 @@ class Sites:
     def end(self, thread: int, made: range) -> None:
         """Finish, given the numbers of the nodes that the *thread* made."""
         forward = self._autograd.forward
+        last: Hashable = None
         for key in ((thread, number) for number in made):
-            if key in forward:
-                self._log.fact_at("grad_nodes", self._interval[key], *forward[key])
+            # An op has the number of the next node, and may make several, as `y[0] = x` does.
+            last = key if key in forward else last
+            if last is not None:
+                self._log.fact_at("grad_nodes", self._interval[last], *forward[last])
 
     def allocated(self, interval: int) -> None:
         """Record an allocation at the current line."""

@@ -258,6 +258,22 @@ def test_what_autograd_records_and_what_is_allocated_has_the_line_that_does_so()
     assert lines["allocations"] == {1: 1, 3: 1, 4: 2}
 
 
+def test_each_node_of_an_op_that_makes_several_has_its_line() -> None:
+    x = torch.ones(4, requires_grad=True)
+
+    def body() -> None:
+        y = torch.zeros(2)
+        y[0] = x.sum()
+        y[1] = x.mean()
+        y.sum()
+
+    profile = profiled(body, Chains())
+    begin = body.__code__.co_firstlineno
+    lines = {site.frames[0].line - begin: calls for (site, _), calls in profile.sites("grad_nodes").items() if site}
+    assert sum(lines.values()) == profile.counted("grad_nodes")[0]
+    assert lines.keys() == {2, 3, 4}
+
+
 def test_a_backward_pass_of_what_came_before_the_window_is_on_the_line_that_asks_for_it() -> None:
     x, w = programs.inputs()
     loss = (x.float() @ w.float()).sum()
