@@ -213,6 +213,46 @@ def test_a_test_that_changed_alone_is_the_cause(pytester: pytest.Pytester, suite
     result.stdout.fnmatch_lines(["  4 ops, 4 calls more from test_m.py:5 in test_a  `kernel.shrunk(3)`"])
 
 
+CACHED = """
+import functools, numpy as np, pytest
+@functools.lru_cache
+def table():
+    x = np.array([1.0, 2.0])
+    {cached}
+    return x
+@pytest.mark.opprof
+@pytest.mark.op_budget({budget})
+def test_a():
+    y = np.ones(2) + table()
+    {more}
+"""
+
+
+@pytest.mark.processes
+def test_what_a_cache_keeps_from_a_second_run_has_its_lines_from_a_process_where_it_is_empty(
+    pytester: pytest.Pytester, suite: Suite, alone: None
+) -> None:
+    pytester.makepyfile(test_m=CACHED.format(cached="pass", budget="Mul=0", more="pass"))
+    suite("--opprof-update", "--opprof-sites", "--opprof-backend=numpy", "--no-opprof-python")
+    pytester.makepyfile(test_m=CACHED.format(cached="x = x.astype('f4').astype('f8')", budget="Cast=0", more="y * y"))
+    result = suite("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
+    lines = ["where Cast comes from (2 calls, baseline: 0):", "    +2  test_m.py:5 in table *(new)*"]
+    more = ["where Mul comes from (1 call, baseline: 0):", "    +1  test_m.py:11 in test_a  `y * y`  (new)"]
+    result.stdout.fnmatch_lines([*lines, "", *more])
+
+
+def test_lines_that_a_process_which_ran_another_test_does_not_see_are_asked_of_one_where_nothing_ran(
+    casting: Any, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
+    add, cast = ({"Add": OpCounts(Range(1))}, {"Cast": OpCounts(Range(1))})
+    asked = looks(monkeypatch, Answer({"body": WindowBaseline(cast)}, "", {"body": {"Cast": (SiteCalls(1, (line,)),)}}))
+    later = Answer({"body": WindowBaseline(add)}, "", {"body": {"Add": (SiteCalls(1, (line,)),)}})
+    monkeypatch.setattr(Pool, "second", lambda pool, *test: [later])
+    casting().stdout.fnmatch_lines(["where Cast comes from (1 call):", f"     1  {PLACE}"])
+    assert asked == ["test_m.py::test_a"]
+
+
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("has_baseline", [False, True])

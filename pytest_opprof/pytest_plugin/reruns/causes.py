@@ -34,7 +34,7 @@ from ...units import plural
 from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAKS, WITH_LINES
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
-from .counts import Looks, is_alike, lacks_sites, with_sites
+from .counts import Looks, does_less, is_alike, lacks_sites, with_sites
 
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
@@ -95,7 +95,11 @@ class Causes:
         if again is not None and is_repeatable:
             windows = self._located_here(test, windows, again)
         if any(map(lacks_sites, windows)):
-            looks, why = self._looks.at(test, "fails; re-running it in a fresh process to look up source lines", 1)
+            told = "fails; re-running it in a fresh process to look up source lines"
+            looks, why = self._looks.at(test, told, 1)
+            is_later = len(looks) > 1 or (looks and self._looks.is_second)  # something ran there before
+            if is_later and any(does_less(window, looks) for window in windows if lacks_sites(window)):
+                looks, why = self._looks.at(test, told, 1, afresh=True)
             self._looks.end(windows, agrees=True)
             if again is not None and not looks:
                 windows = self._located_here(test, windows, again)

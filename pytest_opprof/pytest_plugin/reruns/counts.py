@@ -17,7 +17,7 @@ from ...measure.plan import Settings, TestPlan
 from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ...processes.this_run import say
 from ...profile.environment import Environment
-from ...profile.op_counts import Done, counts_of
+from ...profile.op_counts import GONE, Done, counts_of
 from ...profile.op_profile import OpProfile, Remark
 from ...profile.timings import works_on_host
 from ...python_calls.counted import PythonCalls
@@ -256,9 +256,10 @@ def with_looks(
     compiles = base.compiled_anew and only_compiles(was, seen, tolerances, repeat)
     if not compiles and (excused := excuse(was, now, seen, tolerances, repeat, alone)):
         return replace(window, excused=excused)
-    window = _without_calls_of_other_versions(with_sites(window, looks[-1]), base, found[-1])
+    window = _without_calls_of_other_versions(window, base, found[-1])
     certain = (RECOMPILATIONS,) if compiles else ()
     window = _without_first_uses(window, changes(repeat, seen[-1], tolerances), certain)
+    window = window if does_less(window, looks) else with_sites(window, looks[-1])
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)
@@ -341,6 +342,19 @@ def without_sites(windows: Iterable[JudgedWindow], why: str) -> list[JudgedWindo
 def lacks_sites(window: JudgedWindow) -> bool:
     """Return True if a window fails for its work and its lines were not looked up."""
     return bool(window.asked) and not window.numbers.sites and not window.sites_lost
+
+
+def does_less(window: JudgedWindow, looks: Sequence[Answer]) -> bool:
+    """Return True if the last of the *looks*, which has the lines, makes fewer of the calls that a window fails for.
+
+    Fewer than the first look, or than here if it is the only one: a cache is full by then.
+    """
+    first, last = (look.windows.get(window.name) for look in (looks[0], looks[-1]))
+    if first is None or last is None:
+        return False
+    before = first.ops if len(looks) > 1 else window.numbers.counts
+    asked = [op for op in window.asked if op in before]
+    return any(last.ops.get(op, GONE).calls.most < before[op].calls.most for op in asked)
 
 
 def is_alike(window: JudgedWindow, again: OpProfile) -> bool:
