@@ -21,7 +21,7 @@ from ..measure.host_memory import lines_at, peak_of
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
 from ..measure.sampled import Sampler
-from ..measure.window import LEFT, OPEN, Window
+from ..measure.window import LEFT, OPEN, Window, profiles_of
 from ..processes.request import request_of
 from ..processes.this_run import COUNTED
 from ..profile.op_profile import About
@@ -251,15 +251,16 @@ def count(
 _LOOKS, _MOST_SAMPLED, _SAMPLED_S = 100, 20, 5
 
 
-def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
+def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Sequence[str]:
     """Run the body again, and return in words the lines that take its time.
 
-    If it cannot run again, return those of its first run, if that was sampled.
+    If it cannot run again, return those of its first run, if that was sampled. *of_first*: so, too, if the time of the
+    first run is in question and a later one takes less than half of it, since a cache is full then.
     """
     assert measurement.shown is not None  # a run that judges has it
     raised = call.raised
     try:
-        if why_not_again(call.test):
+        if why_not_again(call.test) or (of_first and _takes_less_again(call, measurement)):
             return measurement.sampled
         # The run measures nothing, so its windows are discarded.
         begin = monotonic()
@@ -277,6 +278,20 @@ def slow_lines(call: Call, measurement: Measurement) -> Sequence[str]:
         return measurement.sampled
     finally:
         call.raised = raised
+
+
+def _takes_less_again(call: Call, measurement: Measurement) -> bool:
+    """Measure the body once more, and return True if it takes less than half of the time.
+
+    It is measured because that alone may double the time of a body with many ops.
+    """
+    with measurement.repeated() as windows:
+        if not _measured_again(call, measurement, 1):
+            return False
+    first, again = (profiles_of(those).get(BODY) for those in (measurement.windows, windows))
+    if not (first and first.wall_ns and again and again.wall_ns):
+        return False
+    return 2 * sum(again.wall_ns) < sum(first.wall_ns) / first.steps
 
 
 def count_cold(call: Call, measurement: Measurement) -> Generator[None, object, object]:

@@ -206,7 +206,7 @@ class Measuring:
                 windows = self._judging.causes.slower_explained(
                     test,
                     windows,
-                    partial(body.slow_lines, call, measurement),
+                    lambda of_first: body.slow_lines(call, measurement, of_first=of_first),
                     partial(body.count, call, measurement, lines=True),
                 )
                 if not body.why_not_again(test):

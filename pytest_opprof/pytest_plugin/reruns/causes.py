@@ -197,17 +197,18 @@ class Causes:
         self,
         test: TestRun,
         windows: list[JudgedWindow],
-        sample: Callable[[], Sequence[str]],
+        sample: Callable[[bool], Sequence[str]],
         count: Callable[[], Mapping[str, PythonCalls]],
     ) -> list[JudgedWindow]:
         """Look up lines and functions that take the time of windows that fail for coarse time; return the windows.
 
         A body that shows no op although its baseline has some gets the lines that take its time now.
 
-        *sample* and *count* run the body once more each in this process.
+        *sample* and *count* run the body once more each in this process; *sample*, given whether the time of its first
+        run is in question, finds no lines if a later one takes clearly less.
         """
         if self._apart:  # another process judges
-            lines = sample() if self.are_requested else []
+            lines = sample(True) if self.are_requested else []
             is_side = bool(self._settings.against)
             if is_side and request_of(self._config).slow and not all(each.numbers.python for each in windows):
                 counted = count()
@@ -218,15 +219,15 @@ class Causes:
                 ]
             return [_explained(each, OF_TIME, lines) if each.name == BODY else each for each in windows]
         if any(each.name == BODY and each.unseen and not each.accepted for each in windows):
-            lines = sample()
+            lines = sample(False)
             return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if each.is_slow}
         if not slow and any(each.name == BODY and each.slower_here for each in windows):
-            lines = sample()
+            lines = sample(True)
             return [_explained(each, [CPU_TIME], lines) if each.name == BODY else each for each in windows]
         if not slow:
             return windows
-        lines, counted = sample(), count()
+        lines, counted = sample(False), count()  # a first run alone that takes longer fails nothing
         if BODY in slow and not lines and counted[BODY].fails_again:
             look = self._looks.slow(test, counted[BODY].uncounted)
             lines = look.slow_lines or ([f"the lines that take its time are unknown: {look.why}"] if look.why else [])
