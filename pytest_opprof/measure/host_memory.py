@@ -16,6 +16,8 @@ from threading import Event, Thread
 
 from ..errors import UsageError
 from ..machine.garbage import uncollected
+from ..sites.chains import UNKNOWN, Chains
+from ..sites.tracer import Tracer
 from ..units import format_bytes, plural
 from .traced import line_of, traced
 
@@ -95,7 +97,8 @@ def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
                 is_over.set()
                 looker.join()
     if is_ours and not snapshots:
-        return ["its lines are unknown: the peak is over within a millisecond"]
+        found_at = _line_at(peak, call, is_own)
+        return [found_at or "its lines are unknown: the peak is over within a millisecond"]
     found = Counter[str]()
     for trace in snapshots[-1].statistics("traceback") if snapshots else ():
         if line := line_of(trace.traceback, is_own):
@@ -104,3 +107,35 @@ def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
     if first and max(found.values()) < _MUCH * peak:
         return [f"it is spread over {plural(len(found), 'line')}; the largest holds {first[0]}"]
     return first
+
+
+def _line_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool]) -> str:
+    """Run the body as a *call*, line by line, and return in words the one that allocates most of its *peak*.
+
+    Empty if none does, or if lines cannot be traced.
+    """
+    chains, at, begun = Chains(), UNKNOWN, 0
+    line, more = UNKNOWN, 0
+
+    def moved(node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
+        nonlocal at, begun, line, more
+        now, highest = tracemalloc.get_traced_memory()
+        # Later lines keep what one allocated, and may reach a little more.
+        if highest >= _NEARLY[1] * peak and highest - begun > more:
+            line, more = at, highest - begun
+        tracemalloc.reset_peak()
+        at, begun = node, now
+
+    gc.collect(1)
+    with uncollected(), traced(1) as is_ours:
+        if not is_ours or Tracer.unavailable():
+            return ""
+        tracer = Tracer(chains, moved)
+        tracer.start(sys._getframe())
+        try:
+            call()
+        finally:
+            tracer.stop()
+        moved(UNKNOWN)
+    place = line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), is_own)
+    return f"{format_bytes(more)} at {place}" if place and more >= _NEARLY[0] * peak else ""

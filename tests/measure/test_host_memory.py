@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import re
 import tracemalloc
-from threading import Event
+from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 
 import numpy as np
@@ -49,6 +49,24 @@ def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypa
     monkeypatch.setattr(tracemalloc, "take_snapshot", noted)
     (line,) = lines_at(MIB * 3 // 2, body)
     assert line.startswith("1 MiB at ")
+
+
+def test_a_peak_that_no_look_meets_has_the_line_that_allocates_most_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body() -> None:
+        before = bytearray(KIB)
+        kept = bytearray(4 * MIB)
+        bytearray(len(before))
+        del kept
+
+    monkeypatch.setattr(host_memory, "Thread", lambda **_: Thread(target=str))
+    (line,) = lines_at(4 * MIB, body)
+    assert line.startswith("4 MiB at ")
+    assert line.endswith(f"test_host_memory.py:{body.__code__.co_firstlineno + 2}")
+
+
+def test_where_no_line_reaches_a_peak_that_is_said() -> None:
+    (line,) = lines_at(100 * MIB, lambda: bytearray(MIB))
+    assert line == "its lines are unknown: the peak is over within a millisecond"
 
 
 def test_a_line_of_a_package_is_named_only_where_the_program_has_none() -> None:
