@@ -97,10 +97,10 @@ def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]
             assert process.stdout is not None
             try:
                 for line in iter(process.stdout.readline, b""):
-                    name, _, *size = line.decode().split()
-                    if not size:
+                    name, _, size = line.decode(errors="replace").strip().rpartition(" ")
+                    if size == "missing":
                         raise UsageError(f"{what}: the repository has no object {name}; git fetch may bring it")
-                    yield process.stdout.read(int(size[0]))
+                    yield process.stdout.read(int(size))
                     process.stdout.read(1)  # the newline after it
             finally:
                 process.kill()  # it may have unread output
@@ -108,7 +108,8 @@ def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]
 
 def _environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
-    return {**environment, "LC_ALL": "C"}  # its words are read
+    # Its words are read; it asks nobody, and takes no lock of the index to store what it learned.
+    return {**environment, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def _not_installed(folder: Path, what: str) -> UsageError:

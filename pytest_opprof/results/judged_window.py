@@ -10,6 +10,7 @@ from msgspec import structs
 
 from ..machine.ranks import on_ranks
 from ..profile.environment import Environment
+from ..profile.op_counts import Done
 from ..profile.op_profile import Remark
 from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
@@ -89,8 +90,8 @@ class JudgedWindow:
     """The lines that take its time, if it shows no op although its baseline does."""
     first_uses: Sequence[str] = ()
     """Extra work of the first use in a process, which is no finding; reported beside the extra work of each repeat."""
-    is_repeat: bool = False
-    """Whether it is the second run of a body: it does more than the baseline's second run, and the first does not."""
+    repeat: Done | None = None
+    """What differs in a later run of the body, if that does more than the baseline's later run."""
     coarsely: bool = False
     """Whether its coarse time was compared with the baseline's."""
     undecided: str = ""
@@ -458,6 +459,7 @@ class JudgedWindow:
         return WindowResult(
             **{name: getattr(self.numbers, name) for name in WindowNumbers.__struct_fields__},
             machine=machine,
+            warm=self.repeat,
             parallel=parallel,
             verdict=self.verdict if compared else None,
             findings=tuple(self.told),

@@ -303,10 +303,13 @@ def compare(
     total = Row(TOTAL, None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
     rows.sort(key=lambda row: _damage(row, canonical, is_timed=not unjudged))
-    extra = sum(row.more_calls for row in rows if row.verdict.is_of_more_calls)
-    calls = [row for row in rows if row.op == PYTHON_CALLS and row.verdict.does_more]
-    if calls and now[1][PYTHON_CALLS].most - base[1][PYTHON_CALLS].most >= _FAR_MORE * max(extra, 1):
-        rows = [*calls, *(row for row in rows if row not in calls)]
+    first = next((number for number, row in enumerate(rows) if row.verdict.is_of_more_calls), None)
+    python = next((row for row in rows if row.op == PYTHON_CALLS and row.verdict.does_more), None)
+    if first is not None and python is not None:
+        extra = sum(row.more_calls for row in rows if row.verdict.is_of_more_calls)
+        if now[1][PYTHON_CALLS].most - base[1][PYTHON_CALLS].most >= _FAR_MORE * extra:
+            rows.remove(python)
+            rows.insert(first, python)
     return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
 
 
@@ -461,7 +464,7 @@ def _damage(
 
     The order: compilations, which take longer than ops; more calls, the largest increase first, then a new op before
     one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical name comes later,
-    since it is often a part of one that has it.
+    since it is often a part of one that has it. Calls of Python functions come before those of ops if far more are new.
     Times order only slower rows and rows without a regression; rows of a run whose times were not judged have the order
     of their bytes, else calls, which are the same in each run.
     """

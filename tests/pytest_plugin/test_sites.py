@@ -127,7 +127,7 @@ def test_a():
 """
 
 
-CACHED = """
+TABLE = """
 import functools, numpy as np
 @functools.cache
 def table(n):
@@ -139,23 +139,23 @@ def table(n):
 
 
 @pytest.mark.processes
-def test_a_lost_cache_fails_in_the_second_run_of_the_body_with_its_lines(
+def test_a_lost_cache_fails_in_a_later_run_of_the_body_with_its_lines(
     pytester: pytest.Pytester, suite: Suite, alone: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run, which fills the cache, does what it did."""
     test = "import tables, pytest\n@pytest.mark.opprof\ndef test_a():\n    tables.table(30)\n"
-    pytester.makepyfile(tables=CACHED, test_m=test)
+    pytester.makepyfile(tables=TABLE, test_m=test)
     flags = ["--opprof-backend=numpy", "--no-opprof-python"]
     suite("--opprof-update", "--opprof-processes=2", *flags)
     suite("--opprof", *flags).assert_outcomes(passed=1)
-    pytester.makepyfile(tables=CACHED.replace("@functools.cache\n", ""))
+    pytester.makepyfile(tables=TABLE.replace("@functools.cache\n", ""))
     result = suite("--opprof", *flags)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
             "  Copy: 30 calls (baseline: 0) at tables.py:5",
             "  Sqrt: 30 calls (baseline: 0) at tables.py:5",
-            "  (in the second run of the body, as if a cache were lost; confirmed in a fresh process)",
+            "  (in a later run of the body, as if a cache were lost; confirmed in a fresh process)",
             "Sqrt * 0 -> 30 * new",
             "where Sqrt comes from (30 calls, baseline: 0):",
             "   +30  tables.py:5 in table  `out[[]i[]] = np.sqrt(float(i))`  (new)",
@@ -164,18 +164,62 @@ def test_a_lost_cache_fails_in_the_second_run_of_the_body_with_its_lines(
 
 
 @pytest.mark.processes
-def test_a_second_run_that_does_more_in_this_process_alone_is_a_remark(
+def test_an_update_accepts_that_a_later_run_does_more(
+    pytester: pytest.Pytester, suite: Suite, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(
+        tables=TABLE, test_m="import tables, pytest\n@pytest.mark.opprof\ndef test_a():\n    tables.table(3)\n"
+    )
+    flags = ["--opprof-backend=numpy", "--no-opprof-python"]
+    suite("--opprof-update", "--opprof-processes=2", *flags)
+    pytester.makepyfile(tables=TABLE.replace("@functools.cache\n", ""))
+    suite("--opprof", *flags).assert_outcomes(failed=1)
+    result = suite("--opprof-update", "--opprof-processes=2", *flags)
+    result.stdout.fnmatch_lines(["baselines of 1 test: 0 new, 1 changed, 0 unchanged"])
+    suite("--opprof", *flags).assert_outcomes(passed=1)
+
+
+@pytest.mark.processes
+def test_what_a_fixture_keeps_from_run_to_run_is_no_lost_cache(
+    pytester: pytest.Pytester, suite: Suite, alone: None
+) -> None:
+    """A process of its own makes the fixture anew; the bytes of as many calls have to agree, too."""
+    pytester.makepyfile(
+        tables=TABLE,
+        test_m="""
+        import numpy as np, pytest, tables
+        @pytest.fixture
+        def log():
+            return []
+        @pytest.mark.opprof
+        def test_a(log):
+            tables.table(30)
+            log.append(np.ones(1000))
+            np.concatenate(log)
+        """,
+    )
+    flags = ["--opprof-backend=numpy", "--no-opprof-python"]
+    suite("--opprof-update", "--opprof-processes=2", *flags)
+    result = suite("--opprof", "-v", *flags)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*Concat: bytes moved *, in a later run here; not confirmed in a fresh process"])
+
+
+@pytest.mark.processes
+def test_a_later_run_that_does_more_in_this_process_alone_is_a_remark(
     pytester: pytest.Pytester, suite: Suite, alone: None
 ) -> None:
     test = "import tables, pytest\n@pytest.mark.opprof\ndef test_a():\n    {}\n    tables.table(30)\n"
-    pytester.makepyfile(tables=CACHED, test_m=test.format("pass"))
+    pytester.makepyfile(tables=TABLE, test_m=test.format("pass"))
     flags = ["--opprof-backend=numpy", "--no-opprof-python"]
     suite("--opprof-update", "--opprof-processes=2", *flags)
     here = f"__import__('os').getpid() == {os.getpid()} and tables.table.cache_clear()"
     pytester.makepyfile(test_m=test.format(here))
     result = suite("--opprof", "-v", *flags)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*Sqrt: 30 calls (baseline: 0)*, in its second run here, and not in a fresh process"])
+    result.stdout.fnmatch_lines(
+        ["*Sqrt: 30 calls (baseline: 0)*, in a later run here; not confirmed in a fresh process"]
+    )
 
 
 @pytest.mark.processes

@@ -128,10 +128,19 @@ def test_a_changed_file_has_its_changed_lines_and_others_have_none(top: Path) ->
     (top / "ä.py").write_text("# why\na\nb\n")
     (top / "data.bin").write_bytes(b"\0\1")
     (top / "untracked.py").write_text("c\n")
+    (top / "with more space.py").write_text("c\n")
     (top / "python.py").symlink_to(sys.executable)
     (top / "one.py").unlink()
     asked = ["sub/model.py", "with space.py", "ä.py", "data.bin", "untracked.py", "python.py", "one.py", "same.py"]
-    lines = {"sub/model.py": [3], "with space.py": [1], "ä.py": [], "untracked.py": [1], "one.py": []}
+    asked += ["with more space.py"]
+    lines = {
+        "sub/model.py": [3],
+        "with space.py": [1],
+        "ä.py": [],
+        "untracked.py": [1],
+        "one.py": [],
+        "with more space.py": [1],
+    }
     found = {
         file: [at for each in ranges for at in each] for file, ranges in Changes(top, "it", "HEAD").of(asked).items()
     }

@@ -847,3 +847,14 @@ def test_python_calls_come_first_if_they_are_a_hundred_times_the_extra_calls_of_
     base = {"Add": OpCounts(Range(1))}, {"python_calls": Range(50)}
     now = {"Add": OpCounts(Range(2))}, {"python_calls": Range(50 + more)}
     assert compare(base, now, TimingVerdict(Verdict.OK), STORED).worse[0].op == first
+
+
+def test_python_calls_come_after_compilations_and_beside_no_op_that_is_called_more_where_they_were() -> None:
+    base, now = (
+        ({}, {"python_calls": Range(1_000), "recompilations": Range(0)}),
+        ({}, {"python_calls": Range(1_500), "recompilations": Range(5)}),
+    )
+    assert [row.op for row in compare(base, now, TimingVerdict(Verdict.OK), STORED).worse] == [
+        "recompilations",
+        "python_calls",
+    ]

@@ -54,8 +54,10 @@ class Causes:
         self._store = store
         self._looks = looks
         self._apart = is_apart
-        self._changes: dict[Path, Changes | None] = {}
-        """By file of baselines."""
+        self._commits: dict[Path, str] = {}
+        """The commit of each file of baselines; empty if git knows none."""
+        self._changes: dict[str, Changes | None] = {}
+        """By commit."""
         self._shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
 
     @property
@@ -125,11 +127,11 @@ class Causes:
         base = self._store.entry(window.environment, *test.where, window.name)
         if base is None:
             return window
-        if window.is_repeat:
+        if window.repeat is not None:
             ops, _ = base.warm or ({}, {})
             if all(op in ops and not ops[op].calls.most for op in window.asked):
                 return replace(window, base_sites={op: {} for op in window.asked})
-            return replace(window, base_sites_lost="of second runs no source lines are stored")
+            return replace(window, base_sites_lost="of later runs no source lines are stored")
         kept = self._store.sites(window.environment, *test.where, window.name)
         if isinstance(kept, str):
             return replace(window, base_sites_lost=kept)
@@ -170,15 +172,20 @@ class Causes:
 
         A test that changed itself is the cause only if no other file of the window did.
         """
-        own = {os.path.relpath(test.file, self._config.rootpath).replace(os.sep, "/")}
-        found = []
-        for window in windows:
-            asks = not self._apart and window.diff is not None and (window.asked or window.wanted_functions)
-            if asks and (changes := self._changes_since(test, window)):
-                changed = changes.of(window.files - own) or changes.of(own)
-                window = replace(window, changed=changed)
-            found.append(window)
-        return found
+        return [
+            replace(window, changed=self._changed(test, window))
+            if not self._apart and window.diff is not None and (window.asked or window.wanted_functions)
+            else window
+            for window in windows
+        ]
+
+    def _changed(self, test: TestRun, window: JudgedWindow) -> Mapping[str, Sequence[range]]:
+        """Return the changed lines of a window's files; none if git or the file system does not tell."""
+        with suppress(UsageError, OSError, ValueError):
+            if changes := self._changes_since(test, window):
+                own = {os.path.relpath(test.file, self._config.rootpath).replace(os.sep, "/")}
+                return changes.of(window.files - own) or changes.of(own)
+        return {}
 
     def _changes_since(self, test: TestRun, window: JudgedWindow) -> Changes | None:
         """Return what changed since the file of a window's baseline was written; None if git does not know."""
@@ -186,12 +193,14 @@ class Causes:
         if home is None:
             return None
         file = path_of(self._store.root, home, test.where[0])
-        if file not in self._changes:
-            self._changes[file] = None
-            with suppress(UsageError, OSError):
-                if commit := commit_of(file, _CHANGES):
-                    self._changes[file] = Changes(self._config.rootpath.resolve(), _CHANGES, commit)
-        return self._changes[file]
+        if file not in self._commits:
+            self._commits[file] = ""  # not asked again if git fails
+            self._commits[file] = commit_of(file, _CHANGES)
+        commit = self._commits[file]
+        if commit not in self._changes:
+            self._changes[commit] = None
+            self._changes[commit] = Changes(self._config.rootpath.resolve(), _CHANGES, commit) if commit else None
+        return self._changes[commit]
 
     def slower_explained(
         self,

@@ -33,7 +33,7 @@ from ...verdict.coarse import (
     where,
 )
 from ...verdict.compare import Diff
-from ...verdict.quantities import WALL_TIME
+from ...verdict.quantities import COARSE, WALL_TIME
 from ...verdict.repeats import COARSE_PROCESSES, TIMES_S
 from ..test_run import TestRun
 
@@ -223,7 +223,8 @@ class Coarsely:
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
             work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
-            looked = window.looked or f"confirmed in {COARSE_PROCESSES} fresh processes, in one thread"
+            looked = f"confirmed in {COARSE_PROCESSES} fresh processes, in one thread"
+            looked = f"{window.looked}; {COARSE[found.name]} {looked}" if window.looked else looked
             return replace(window, diff=window.diff.with_slower(found, work), looked=looked, weighs="")
         if waits := suspect.slower():
             return replace(window, undecided=f"{waits.line()}, unreliable while {busy}")

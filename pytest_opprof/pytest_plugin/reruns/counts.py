@@ -13,16 +13,16 @@ from ...baselines.entry import WindowBaseline
 from ...baselines.store import Store
 from ...errors import BackendError, BaselineError
 from ...frameworks.live.contract import Backend
-from ...measure.plan import Settings, TestPlan
+from ...measure.plan import Settings
 from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ...processes.this_run import say
 from ...profile.environment import Environment
-from ...profile.op_counts import GONE, Done, counts_of
+from ...profile.op_counts import GONE, counts_of
 from ...profile.op_profile import OpProfile, Remark
 from ...profile.timings import works_on_host
 from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
-from ...results.window_result import BODY, WindowNumbers
+from ...results.window_result import BODY
 from ...units import format_ns, plural
 from ...verdict.coarse import clearly_more
 from ...verdict.compare import FIRST_USE, changes, compare_counts_first, excuse, only_compiles
@@ -36,7 +36,7 @@ from ..test_run import TestRun
 _SHOWN = 3
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
-_REPEAT = "in the second run of the body, as if a cache were lost"
+_REPEAT = "in a later run of the body, as if a cache were lost"
 _OF_MEMORY = ("memory", "host memory")
 
 
@@ -84,12 +84,12 @@ class Looks:
     def with_repeats(
         self, test: TestRun, windows: list[JudgedWindow], again: Callable[[], Mapping[str, OpProfile]]
     ) -> list[JudgedWindow]:
-        """Judge the second run of a body whose baseline does less in it: a lost cache leaves the first as it was.
+        """Compare a later run of a body with the baseline's, where that does less: a lost cache changes no first run.
 
-        *again* runs the body once more in this process. Return the windows; one whose second run does more, here and in
-        a fresh process, is that run.
+        *again* runs the body once more in this process. Return the windows; one whose later run has more ops, here and
+        in a fresh process, fails for these. An accepted one is measured anew by the update.
         """
-        if any(window.budget or window.is_worse or window.accepted or window.unseen for window in windows):
+        if any(window.budget or window.is_worse or window.unseen or window.excused for window in windows):
             return windows
         bases = test.bases(self._store, (window for window in windows if window.diff))
         if not any(_does_less_again(base) for base in bases.values()):
@@ -97,29 +97,42 @@ class Looks:
         profiles, found = again(), []
         for window in windows:
             base, profile = bases.get(window.name), profiles.get(window.name)
-            if base and profile and (repeat := _repeat(window, base, profile, test.plan)):
-                window = self._confirmed_repeat(test, window, repeat, base)
-            found.append(window)
+            if base and profile:
+                found.append(self._with_repeat(test, window, base, WindowBaseline(counts_of(profile))))
+            else:
+                found.append(window)
         return found
 
-    def _confirmed_repeat(
-        self, test: TestRun, window: JudgedWindow, repeat: JudgedWindow, base: WindowBaseline
+    def _with_repeat(
+        self, test: TestRun, window: JudgedWindow, base: WindowBaseline, again: WindowBaseline
     ) -> JudgedWindow:
-        """Return *repeat*, the second run of a *window*, if the second run in a fresh process does the same."""
+        """Return a window that fails for the extra ops of its later run, *again*, if a fresh process has them, too."""
+        plan, before = test.plan, base.with_differences(base.warm or ({}, {}))
+        shown = unjudged("a later run of the body is compared", ())
+        diff = compare_counts_first(before, (again.ops, {}), shown, plan.tolerances, plan.top)
+        more = [row.op for row in diff.rows if row.verdict.does_more]
+        if not more or any(op in base.ops and base.ops[op].some_vary for op in more):
+            return window
+        repeat = WindowBaseline(window.numbers.counts).differences(again)
+        if window.accepted:
+            return replace(window, repeat=repeat)
         why = "does more than its baseline when it runs again; re-running it in a fresh process to confirm"
-        looks, lost = self.at(test, why, 2)
-        seen = looks[-1].windows.get(window.name) if looks else None
-        here, there = repeat.numbers.counts, seen.ops if seen else {}
-        more = [row.op for row in repeat.worse]
-        agrees = all(op in there and there[op].calls == here[op].calls for op in more)
-        self.end([window], agrees)
+        for afresh in (False, True):
+            looks, lost = self.at(test, why, 2, afresh)
+            seen = looks[-1].windows.get(window.name) if looks else None
+            there = changes(before, (seen.ops, {}), plan.tolerances) if seen else {}
+            agrees = all(op in there and there[op].does_more for op in more)
+            self.end([window], agrees)
+            if agrees or not self.is_second:  # only a process where nothing ran before excuses a test
+                break
         if agrees:
-            repeat = replace(repeat, confirmed=True, looked=f"{_REPEAT}; confirmed in a fresh process")
-            return with_sites(repeat, looks[-1])
-        if seen is None:
-            return replace(repeat, looked=f"{_REPEAT}; not confirmed in a fresh process: {lost or looks[-1].why}")
-        found = "; ".join(map(str, repeat.diff.findings() if repeat.diff else ()))
-        return window.with_remark(f"{found}, in its second run here, and not in a fresh process")
+            looked = f"{_REPEAT}; confirmed in a fresh process"
+            return with_sites(replace(window, diff=diff, repeat=repeat, confirmed=True, looked=looked), looks[-1])
+        found = "; ".join(map(str, diff.findings()))
+        lost = lost or next((look.why for look in looks if look.why), "")
+        return window.with_remark(
+            f"{found}, in a later run here; not confirmed in a fresh process{lost and f': {lost}'}"
+        )
 
     def _looked_at(self, test: TestRun, windows: list[JudgedWindow], afresh: bool) -> tuple[list[JudgedWindow], bool]:
         """Re-check windows with extra calls in another process; return them updated, and whether it agrees."""
@@ -223,18 +236,6 @@ def _does_less_again(base: WindowBaseline) -> bool:
     """Return True if an op ran less often in the second run of the baseline's test."""
     ops, _ = base.warm or ({}, {})
     return any(op in base.ops and each.calls.most < base.ops[op].calls.most for op, each in ops.items())
-
-
-def _repeat(window: JudgedWindow, base: WindowBaseline, profile: OpProfile, plan: TestPlan) -> JudgedWindow | None:
-    """Return the second run of a *window*, compared with the baseline's second run; None if it does no more."""
-    before = base.with_differences(base.warm or ({}, {}))
-    now: Done = counts_of(profile), {}
-    diff = compare_counts_first(before, now, unjudged("its second run is compared", ()), plan.tolerances, plan.top)
-    more = [row.op for row in diff.rows if row.verdict.does_more]
-    if not more or any(op in base.ops and base.ops[op].some_vary for op in more):
-        return None
-    numbers = WindowNumbers.of(window.name, profile, None, window.numbers.python)
-    return replace(window, numbers=numbers, diff=diff, is_repeat=True)
 
 
 def with_looks(
