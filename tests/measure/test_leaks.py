@@ -86,7 +86,8 @@ def test_the_holder_keeps_what_an_earlier_call_left_and_does_not_only_keep_the_n
             ENGINE.handlers.append(Watcher(each))
 
     left = left_by(reset)
-    assert left.objects == {f"{__name__}.Barrier": 3, f"{__name__}.Watcher": 3}
+    kinds = {kind: number for kind, number in left.objects.items() if kind != "dict"}  # of instances, in Python 3.10
+    assert kinds == {f"{__name__}.Barrier": 3, f"{__name__}.Watcher": 3}
     line = f"{relative(__file__)}:{reset.__code__.co_firstlineno + 3}"
     assert left.where[0] == f"held by Engine.handlers (list), which grows at {line}"
     assert left.line == line

@@ -226,7 +226,7 @@ def test_a_later_run_that_does_more_in_this_process_alone_is_a_remark(
 @pytest.mark.parametrize(
     ("has_git", "found"),
     [
-        (True, ["  4 ops, 16 calls more from memo.py:5 in cached.<locals>.found  `known[x] = function(x)`"]),
+        (True, ["  4 ops, 16 calls more from memo.py:5 in *found  `known[[]x[]] = function(x)`"]),
         (False, ["  Add: 5 calls (baseline: 1) at kernel.py:5", "*", "  Div: 5 calls (baseline: 1) at kernel.py:9"]),
     ],
 )
