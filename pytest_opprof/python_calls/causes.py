@@ -312,6 +312,9 @@ class _Growth:
         roots = [edges for edges in by_line.values() if any(map(self._grew_alone, edges))] or list(by_line.values())
         roots = [edges for edges in roots if edges[0].caller in own] or roots
         changed = [edges for edges in by_line.values() if edges[0].caller in own and is_changed(edges[0].line)]
+        # Of a new function the line that calls it is to blame, which changed, too.
+        known = [edges for edges in changed if self._before.of(edges[0].caller) or edges[0].caller not in self._more]
+        changed = known or changed
         in_all = sum(self._more.values())  # functions that call each other count several times below their lines
         extra = {
             _place(edges[0]): min(in_all, self._of_edges((each.caller, each.function, each.calls) for each in edges))

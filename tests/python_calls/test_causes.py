@@ -115,6 +115,16 @@ def test_the_call_that_enters_a_recursion_is_the_cause_and_no_call_inside_it():
     )
 
 
+def test_the_changed_line_that_calls_a_new_function_comes_before_the_lines_in_it():
+    now = PythonCalls(
+        functions={"tokenization.load": 1, "tokenization.check": 200, "dict.get": 400},
+        own=("tokenization.load", "tokenization.check"),
+        lines=(edge(9, "load", "tokenization.check", 200), edge(3, "check", "dict.get", 400)),
+    )
+    (found,) = causes.of_calls(Before({"tokenization.load": 1}), now, lambda line: True)
+    assert found.text.startswith("`load` at tokenization.py:9 calls `tokenization.check` 200 times (baseline: 0)")
+
+
 def test_what_follows_from_one_line_is_told_once():
     now = PythonCalls(
         functions={"tokenization.convert": 1, "tokenization.one": 500, "list.index": 500, "builtins.len": 1000},
