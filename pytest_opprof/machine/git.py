@@ -15,8 +15,8 @@ from ..errors import UsageError
 _OF_HOOKS = frozenset(["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"])
 
 
-def git(folder: Path, what: str, *arguments: str) -> str:
-    """Return git's output for *arguments* in *folder*; *what* names its purpose in the error.
+def git(folder: Path, purpose: str, *arguments: str) -> str:
+    """Return git's output for *arguments* in *folder*; *purpose* names its use in the error.
 
     Raises UsageError, with git's own words, if it fails or is not installed.
     """
@@ -26,13 +26,13 @@ def git(folder: Path, what: str, *arguments: str) -> str:
             command, cwd=folder, env=_environment(), capture_output=True, encoding="utf-8", errors="replace"
         )
     except FileNotFoundError:
-        raise _not_installed(folder, what) from None
+        raise _not_installed(folder, purpose) from None
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         # The next lines are advice on commands that the user did not type.
         fatal = next((line.removeprefix("fatal: ") for line in said if line.startswith("fatal: ")), said[-1])
         name = next((each for each in arguments if not each.startswith("-") and "=" not in each), "")
-        raise UsageError(f"{what}: git {name} in {folder} failed: {fatal}")
+        raise UsageError(f"{purpose}: git {name} in {folder} failed: {fatal}")
     return done.stdout
 
 
@@ -44,43 +44,43 @@ def commit(folder: Path) -> str:
         return ""  # no repository, no commit yet, or no git: a run needs none of them
 
 
-def top_of(folder: Path, what: str) -> Path:
-    """Return the working tree that *folder* is in. Raises UsageError, with *what* needs it."""
-    return Path(git(folder, what, "rev-parse", "--show-toplevel").strip()).resolve()
+def top_of(folder: Path, purpose: str) -> Path:
+    """Return the working tree that *folder* is in. Raises UsageError, naming the *purpose*."""
+    return Path(git(folder, purpose, "rev-parse", "--show-toplevel").strip()).resolve()
 
 
-def changed_files(top: Path, what: str, commit: str) -> set[Path]:
+def changed_files(top: Path, purpose: str, commit: str) -> set[Path]:
     """Return the files of the working tree at *top* that differ or that *commit* lacks, but ignored ones.
 
-    Raises UsageError, with *what* needs them.
+    Raises UsageError, naming the *purpose*.
     """
-    names = git(top, what, "diff", "--name-only", "-z", commit, "--").split("\0")
-    names += git(top, what, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    names = git(top, purpose, "diff", "--name-only", "-z", commit, "--").split("\0")
+    names += git(top, purpose, "ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return {top / name for name in names if name}
 
 
-def commit_of(file: Path, what: str) -> str:
+def commit_of(file: Path, purpose: str) -> str:
     """Return the commit that last changed a *file*; if the file differs from it, the one checked out when the file was
     written.
 
-    Empty if git knows neither, and outside of a working tree. Raises UsageError, with *what* needs it.
+    Empty if git knows neither, and outside of a working tree. Raises UsageError, naming the *purpose*.
     """
     if not any((folder / ".git").exists() for folder in file.resolve().parents):
         return ""  # without a process
-    found = git(file.parent, what, "log", "-1", "--diff-filter=AMT", "--format=%H", "--", file.name).strip()
-    if found and not git(file.parent, what, "diff", "--name-only", found, "--", file.name):
+    found = git(file.parent, purpose, "log", "-1", "--diff-filter=AMT", "--format=%H", "--", file.name).strip()
+    if found and not git(file.parent, purpose, "diff", "--name-only", found, "--", file.name):
         return found
     written = datetime.fromtimestamp(file.stat().st_mtime, timezone.utc).isoformat(timespec="seconds")
     try:
-        return git(file.parent, what, "rev-parse", "--verify", "--quiet", f"HEAD@{{{written}}}").strip()
+        return git(file.parent, purpose, "rev-parse", "--verify", "--quiet", f"HEAD@{{{written}}}").strip()
     except UsageError:
         return ""  # a clone without a log of its checkouts
 
 
-def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]:
+def contents(folder: Path, purpose: str, objects: Iterable[str]) -> Iterator[bytes]:
     """Yield the content of each of the *objects* (their full names), in their order, from one process.
 
-    Raises UsageError for a missing one, with *what* needs it.
+    Raises UsageError for a missing one, naming the *purpose*.
     """
     # A file, not a pipe, because all names are written before the first answer is read.
     with TemporaryFile() as asked:
@@ -92,14 +92,14 @@ def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]
                 command, cwd=folder, env=_environment(), stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
         except FileNotFoundError:
-            raise _not_installed(folder, what) from None
+            raise _not_installed(folder, purpose) from None
         with process:
             assert process.stdout is not None
             try:
                 for line in iter(process.stdout.readline, b""):
                     name, _, size = line.decode(errors="replace").strip().rpartition(" ")
                     if size == "missing":
-                        raise UsageError(f"{what}: the repository has no object {name}; git fetch may bring it")
+                        raise UsageError(f"{purpose}: the repository has no object {name}; git fetch may bring it")
                     yield process.stdout.read(int(size))
                     process.stdout.read(1)  # the newline after it
             finally:
@@ -108,11 +108,11 @@ def contents(folder: Path, what: str, objects: Iterable[str]) -> Iterator[bytes]
 
 def _environment() -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in _OF_HOOKS}
-    # Its words are read; it asks nobody, and takes no lock of the index to store what it learned.
+    # Its words are read; it asks nobody, and takes no lock to refresh the index.
     return {**environment, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def _not_installed(folder: Path, what: str) -> UsageError:
+def _not_installed(folder: Path, purpose: str) -> UsageError:
     return UsageError(
-        f"{what} needs git, which is not installed" if folder.is_dir() else f"there is no folder {folder}"
+        f"{purpose} needs git, which is not installed" if folder.is_dir() else f"there is no folder {folder}"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..machine.git import git
+from ..machine.git import git, top_of
 
 AUTO = "auto"
 _FLAG = "--opprof-against"
@@ -66,7 +66,7 @@ def messages(folder: Path, base: Base) -> Iterator[tuple[str, str]]:
 
 class _Repository:
     def __init__(self, folder: Path) -> None:
-        self.top = Path(git(folder, _FLAG, "rev-parse", "--show-toplevel").strip())
+        self.top = top_of(folder, _FLAG)
 
     def git(self, *arguments: str) -> str:
         return git(self.top, _FLAG, *arguments).strip()

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from ..machine.git import git, top_of
+from ..machine.git import changed_files, git, top_of
 from ..machine.scratch import remove_left, scratch
 
 _TREE = "tree"
-_WHAT = "--opprof-against"
+_FLAG = "--opprof-against"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,10 @@ class Worktree:
                 changed[self.top / name] = max(int(added), int(removed))
         return changed
 
+    def changed_files(self) -> set[Path]:
+        """Return the files of the working tree that differ or that the other revision lacks, but ignored ones."""
+        return changed_files(self.top, _FLAG, self.commit)
+
     def lay_over(self, files: Iterable[Path]) -> None:
         """Copy *files* of the working tree over the other revision's."""
         for file in sorted(files):
@@ -71,7 +75,7 @@ class Worktree:
 @contextmanager
 def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
     """Check out *commit* of the repository that *folder* is in, and remove it in the end, whatever happens."""
-    top = top_of(folder, _WHAT)
+    top = top_of(folder, _FLAG)
     with ExitStack() as stack:
         try:
             place = stack.enter_context(scratch("tree-"))
@@ -90,4 +94,4 @@ def worktree(folder: Path, commit: str) -> Iterator[Worktree]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    return git(folder, _WHAT, *arguments).strip()
+    return git(folder, _FLAG, *arguments).strip()

@@ -288,7 +288,7 @@ def _takes_less_again(call: Call, measurement: Measurement) -> bool:
     with measurement.repeated() as windows:
         if not _measured_again(call, measurement, 1):
             return False
-    first, again = (profiles_of(those).get(BODY) for those in (measurement.windows, windows))
+    first, again = (profiles_of(each).get(BODY) for each in (measurement.windows, windows))
     if not (first and first.wall_ns and again and again.wall_ns):
         return False
     return 2 * sum(again.wall_ns) < sum(first.wall_ns) / first.steps

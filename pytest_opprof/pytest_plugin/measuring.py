@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -29,9 +29,8 @@ from ..python_calls.counter import TELLS_LOOPS
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
-from ..results.window_result import BODY, coarse_of
+from ..results.window_result import BODY
 from ..units import plural
-from ..verdict.coarse import Coarse
 from ..verdict.quantities import PYTHON_CALLS
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
@@ -286,14 +285,16 @@ class Measuring:
             windows = self._compared.with_others(test, windows)
             # An extra run on one rank would wait for the other ranks, which do not repeat it.
             repeats = not body.why_not_again(test) and self._settings.rank.is_alone
-            if call and repeats and test.plan.marked and test.plan.rounds == 1 and not self._judging.is_apart:
-                look_again = partial(_profiles_again, call, measurement)
-                windows = self._judging.looks.with_repeats(test, windows, look_again)
+            # One later run of the body answers both questions about it.
+            later = (
+                cache(partial(_profiles_again, call, measurement)) if call and repeats and test.plan.marked else None
+            )
+            if later and test.plan.rounds == 1 and not self._judging.is_apart:
+                windows = self._judging.looks.with_repeats(test, windows, later)
             if call and is_open(windows) and repeats:
                 windows = self._judging.times.retimed(test, windows, body.measure_again(call, measurement))
             windows = self._judging.times.settled(test, windows)
-            again = partial(_coarse_again, call, measurement) if call and repeats and test.plan.marked else None
-            windows = self._judging.coarsely.settled(test, windows, again)
+            windows = self._judging.coarsely.settled(test, windows, later)
             no_sites = why_no_sites(measurement.backends, windows)
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)
@@ -352,12 +353,6 @@ def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.Tes
 def _profiles_again(call: Call, measurement: Measurement) -> Mapping[str, OpProfile]:
     """Run the body once more, and return the profile of each of its windows."""
     return profiles_of(body.measure_again(call, measurement))
-
-
-def _coarse_again(call: Call, measurement: Measurement) -> dict[str, Coarse]:
-    """Run the body once more, and return the coarse time of each of its windows."""
-    profiles = _profiles_again(call, measurement)
-    return {name: found for name, profile in profiles.items() if (found := coarse_of(profile))}
 
 
 def _why_uncountable(test: TestRun, settings: Settings) -> str:

@@ -121,7 +121,7 @@ def _grown_at_all(before: Before, now: Mapping[str, int]) -> dict[str, int]:
 
 
 def to_look_up(before: Before | None, now: Mapping[str, int]) -> set[str]:
-    """Return the functions whose calling lines explain growth: those that grew, and those that may be new."""
+    """Return the functions whose calling lines explain growth: the ones that grew, and the ones that may be new."""
     before = before or NOTHING
     return {*grown(before, now), *filter(before.may_lack, now)}
 
@@ -136,7 +136,7 @@ def of_calls(
     None for *before* if the baseline's functions are unknown: the functions with most calls are then named.
     """
     more, every = grown(before or NOTHING, now.functions), _grown_at_all(before or NOTHING, now.functions)
-    # What a changed line calls is new if the baseline may lack it.
+    # A function that a changed line calls is new if the baseline may lack it.
     changed = {each.function for each in now.lines if is_changed(each.line)}
     every |= {
         name: now.functions[name] for name in filter((before or NOTHING).may_lack, changed & now.functions.keys())
@@ -177,7 +177,7 @@ def of_calls(
             ),
         )
         if found and _is_inside(first.function):
-            continue  # a part of the line: it says nothing of what the line calls
+            continue  # a part of the line, which names no call of it
         alone = called_at[first.function] == 1
         # Not every call's line is looked up.
         calls = now.functions.get(first.function, first.calls) if alone and first.function in every else first.calls

@@ -16,19 +16,24 @@ from ..machine.git import changed_files, contents, top_of
 
 
 class Changes:
-    """What the working tree changed since a commit: the files at once, the statements of a file when asked."""
+    """The changes of the working tree since a commit: its files at once, the statements of a file when asked."""
 
-    def __init__(self, root: Path, what: str, commit: str) -> None:
-        """*root* is the folder that names of files are relative to. Raises UsageError, with *what* needs git."""
-        self._what = what
+    def __init__(self, root: Path, purpose: str, commit: str) -> None:
+        """*root* is the folder that names of files are relative to. Raises UsageError, naming the *purpose*."""
+        self._root = root.resolve()
+        self._purpose = purpose
         self._commit = commit
-        self._top = top_of(root, what)
+        self._top = top_of(root, purpose)
         self._files = {
-            os.path.relpath(file, root).replace(os.sep, "/"): file
-            for file in changed_files(self._top, what, commit)
+            self.name_of(file): file
+            for file in changed_files(self._top, purpose, commit)
             if file.suffix == ".py" and not file.is_symlink()
         }
         self._statements: dict[str, Sequence[range]] = {}
+
+    def name_of(self, file: Path) -> str:
+        """Return the name of a file in source lines."""
+        return os.path.relpath(file.resolve(), self._root).replace(os.sep, "/")
 
     def of(self, files: Collection[str]) -> Mapping[str, Sequence[range]]:
         """Return the changed lines of each of the *files* that changed, as `changed_statements` does."""
@@ -39,7 +44,9 @@ class Changes:
             path = self._files[file]
             before = b""
             with suppress(UsageError):  # the commit lacks the file
-                [before] = contents(self._top, self._what, [f"{self._commit}:{path.relative_to(self._top).as_posix()}"])
+                [before] = contents(
+                    self._top, self._purpose, [f"{self._commit}:{path.relative_to(self._top).as_posix()}"]
+                )
             self._statements[file] = changed_statements(before, path.read_bytes() if path.is_file() else b"")
         return self._statements[file]
 

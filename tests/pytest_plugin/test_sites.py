@@ -24,7 +24,7 @@ from pytest_opprof.pytest_plugin import body
 from pytest_opprof.pytest_plugin.reruns import counts as counts_module
 
 from ..conftest import ALONE, ELSEWHERE, looks, thrice
-from ..git_history import git
+from ..git_history import committed
 
 Suite = Callable[..., pytest.RunResult]
 CASTS = """
@@ -235,9 +235,7 @@ def test_of_lines_that_lead_to_all_of_it_one_of_a_file_that_changed_since_the_ba
 ) -> None:
     pytester.makepyfile(memo=MEMO, kernel=KERNEL, test_m=USES.format(times=5))
     if has_git:
-        git(pytester.path, "init", "-q")
-        git(pytester.path, "add", "-A")
-        git(pytester.path, "commit", "-qm", "one")
+        committed(pytester.path)
     suite("--opprof-update", "--opprof-sites", "--opprof-backend=numpy", "--no-opprof-python")
     pytester.makepyfile(memo=MEMO.replace("if x not in known:", "if True:"))
     result = suite("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
@@ -248,9 +246,7 @@ def test_of_lines_that_lead_to_all_of_it_one_of_a_file_that_changed_since_the_ba
 @pytest.mark.processes
 def test_a_test_that_changed_alone_is_the_cause(pytester: pytest.Pytester, suite: Suite, alone: None) -> None:
     pytester.makepyfile(kernel=KERNEL.replace("@cached", ""), memo=MEMO, test_m=USES.format(times=5))
-    git(pytester.path, "init", "-q")
-    git(pytester.path, "add", "-A")
-    git(pytester.path, "commit", "-qm", "one")
+    committed(pytester.path)
     suite("--opprof-update", "--opprof-sites", "--opprof-backend=numpy", "--no-opprof-python")
     pytester.makepyfile(test_m=USES.format(times=6))
     result = suite("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
@@ -311,13 +307,19 @@ def test_calls_that_differ_in_a_fresh_process_are_told(
     result.stdout.fnmatch_lines([f"where Cast comes from (2 calls{base}; 3 when it failed):", line])
 
 
+def cast_twice(**located: int) -> Answer:
+    """Return a look at a body of an Add and two Casts; *located* of each name are from the line of the helper."""
+    calls = {op: OpCounts(Range(n), dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
+    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
+    sites = {name: (SiteCalls(number, (line,)),) for name, number in located.items()}
+    return Answer({"body": WindowBaseline(calls)}, "", {"body": sites})
+
+
 def test_more_calls_are_confirmed_and_located_by_one_process(
     casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite
 ) -> None:
     casting("--opprof-sites", run="--opprof-update", budget="Add=1")
-    calls = {op: OpCounts(Range(n), dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
-    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
-    look = Answer({"body": WindowBaseline(calls)}, "", {"body": {"Cast": (SiteCalls(2, (line,)),)}})
+    look = cast_twice(Cast=2)
     found = looks(monkeypatch, look, look)
     result = casting(times=2, budget="Add=1")
     result.stdout.fnmatch_lines(["where Cast comes from (2 calls, baseline: 1):", f"    +1  {PLACE}  1 -> 2"])
@@ -329,9 +331,7 @@ def test_a_fact_without_stored_lines_leaves_those_of_ops(
 ) -> None:
     """NumPy's backend counts allocations and tells no lines of them."""
     casting("--opprof-sites", run="--opprof-update", budget="Add=1")
-    calls = {op: OpCounts(Range(n), dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
-    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
-    look = Answer({"body": WindowBaseline(calls)}, "", {"body": {"Cast": (SiteCalls(2, (line,)),)}})
+    look = cast_twice(Cast=2)
     looks(monkeypatch, look, look)
     result = casting(times=2, budget="Add=1, allocations=1")
     result.stdout.fnmatch_lines(["where Cast comes from (2 calls, baseline: 1):", f"    +1  {PLACE}  1 -> 2"])
@@ -343,10 +343,8 @@ def test_of_a_fact_whose_stored_lines_are_of_another_number_none_is_new(
     casting: Any, monkeypatch: pytest.MonkeyPatch, suite: Suite, has_op: bool
 ) -> None:
     casting("--opprof-sites", run="--opprof-update", budget="Add=1")
-    calls = {op: OpCounts(Range(n), dtypes={}) for op, n in {"Add": 1, "Cast": 2}.items()}
-    line = SourceLine("casts.py", 3, "narrowed", "return x.astype(np.float32)")
-    of_cast = {"Cast": (SiteCalls(2, (line,)),)} if has_op else {}
-    look = Answer({"body": WindowBaseline(calls)}, "", {"body": {**of_cast, "allocations": (SiteCalls(5, (line,)),)}})
+    of_cast = {"Cast": 2} if has_op else {}
+    look = cast_twice(**of_cast, allocations=5)
     looks(monkeypatch, look, look)
     result = casting(times=2, budget="Add=1, allocations=1")
     lines = ["where Cast comes from (2 calls, baseline: 1):", f"    +1  {PLACE}  1 -> 2", ""] if has_op else []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_opprof.errors import UsageError
 from pytest_opprof.sites.changed import Changes, changed_statements
 
-from ..git_history import git
+from ..git_history import committed
 
 SOURCE = """\
 @cached(
@@ -115,9 +115,7 @@ def top(tmp_path: Path) -> Path:
     for name in ("sub/model.py", "with space.py", "ä.py", "one.py", "same.py"):
         (tmp_path / name).write_text("a\nb\n")
     (tmp_path / "data.bin").write_bytes(b"\0")
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-qm", "one")
+    committed(tmp_path)
     return tmp_path
 
 

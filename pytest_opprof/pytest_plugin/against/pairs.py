@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -121,10 +120,6 @@ class Found:
             self._today.add(test)
         self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] not in self._today}
         return kept
-
-    def _name_of(self, file: Path) -> str:
-        """Return a file as source lines name it."""
-        return os.path.relpath(file, self._config.rootpath.resolve()).replace(os.sep, "/")
 
     def does_more(self, test: SideTest) -> bool:
         """Return True if a window of a test does more than at the base."""
@@ -304,8 +299,8 @@ class Found:
             window = replace(window, numbers=numbers)
         window = self._with_functions(test, window)
         # A test that changed, too, is not the cause of what the code under test does.
-        own = self._name_of(Path(compared.file).resolve())
         if self._changes:
+            own = self._changes.name_of(Path(compared.file))
             window = replace(window, changed=self._changes.of(window.files - {own}))
         lines = plural(self._changed.get(test, 0), "line")
         changed = f"the file of the test changed, too: {lines}" if test in self._changed else ""

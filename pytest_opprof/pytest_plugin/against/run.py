@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import pytest
 
 from ...errors import BackendError, OpprofError, UsageError
-from ...machine.git import changed_files
 from ...machine.load import Watch
 from ...machine.scratch import scratch
 from ...processes import turns
@@ -190,7 +189,7 @@ class Against:
         if not tests:
             return None
         lines = {} if self._config.option.opprof_against_tests == "here" else tree.changed_lines()
-        changes = Changes(self._config.rootpath.resolve(), "--opprof-against", tree.commit)
+        changes = Changes(self._config.rootpath, "--opprof-against", tree.commit)
         changed = {test.nodeid: lines[path] for test in tests if (path := Path(test.file).resolve()) in lines}
         found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed, changes)
         found.add(first)
@@ -371,11 +370,7 @@ def _with_files_around(tree: Worktree, files: set[Path]) -> set[Path]:
     """
     inside = [[each for each in file.resolve().parents if tree.top in each.parents] for file in files]
     of_tests = {each for folders in inside for each in folders if each.name in ("test", "tests")}
-    around = {
-        file
-        for file in changed_files(tree.top, "--opprof-against", tree.commit)
-        if not of_tests.isdisjoint(file.parents)
-    }
+    around = {file for file in tree.changed_files() if not of_tests.isdisjoint(file.parents)}
     folders = {parent for file in files for parent in file.parents if parent.is_relative_to(tree.top)}
     around |= {folder / name for folder in folders for name in ("conftest.py", "__init__.py")}
     # An `__init__.py` of the package itself stays the revision's, since that code is under test.

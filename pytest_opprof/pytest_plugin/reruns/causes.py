@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -140,7 +139,7 @@ class Causes:
             op for op in window.asked if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most
         ]
         located = {op for op in window.asked if window.numbers.sites.get(op)}
-        # A backend may tell the lines of fewer allocations than it counts, which says nothing about those of ops.
+        # A backend may tell the lines of fewer allocations than it counts, which says nothing about the lines of ops.
         facts = {op for op in stale if op not in base.ops}
         if len(facts) == len(stale) and not (located and located <= facts):
             return replace(window, base_sites=kept, uncompared=facts)
@@ -183,12 +182,12 @@ class Causes:
         """Return the changed lines of a window's files; none if git or the file system does not tell."""
         with suppress(UsageError, OSError, ValueError):
             if changes := self._changes_since(test, window):
-                own = {os.path.relpath(test.file, self._config.rootpath).replace(os.sep, "/")}
+                own = {changes.name_of(Path(test.file))}
                 return changes.of(window.files - own) or changes.of(own)
         return {}
 
     def _changes_since(self, test: TestRun, window: JudgedWindow) -> Changes | None:
-        """Return what changed since the file of a window's baseline was written; None if git does not know."""
+        """Return the changes since the file of a window's baseline was written; None if git does not know."""
         home = self._store.home(window.environment, *test.where, window.name)
         if home is None:
             return None
@@ -199,7 +198,7 @@ class Causes:
         commit = self._commits[file]
         if commit not in self._changes:
             self._changes[commit] = None
-            self._changes[commit] = Changes(self._config.rootpath.resolve(), _CHANGES, commit) if commit else None
+            self._changes[commit] = Changes(self._config.rootpath, _CHANGES, commit) if commit else None
         return self._changes[commit]
 
     def slower_explained(

@@ -16,10 +16,10 @@ from ...machine.load import Watch
 from ...measure.plan import Settings
 from ...processes.pool import Answer, Pool, TimeLimit
 from ...processes.this_run import CORE, say
-from ...profile.timings import works_on_host
+from ...profile.op_profile import OpProfile
 from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
-from ...results.window_result import WindowNumbers
+from ...results.window_result import WindowNumbers, coarse_of
 from ...units import format_ns
 from ...verdict.coarse import (
     Coarse,
@@ -36,6 +36,7 @@ from ...verdict.compare import Diff
 from ...verdict.quantities import COARSE, WALL_TIME
 from ...verdict.repeats import COARSE_PROCESSES, TIMES_S
 from ..test_run import TestRun
+from .counts import may_stay
 
 
 @dataclass
@@ -83,12 +84,13 @@ class Coarsely:
         self._limit = TimeLimit(TIMES_S)
 
     def settled(
-        self, test: TestRun, windows: Sequence[JudgedWindow], again: Callable[[], Mapping[str, Coarse]] | None
+        self, test: TestRun, windows: Sequence[JudgedWindow], again: Callable[[], Mapping[str, OpProfile]] | None
     ) -> list[JudgedWindow]:
         """Return the reports, with each time that is slower both in this process and in fresh ones.
 
-        *again* runs the body once more in this process and returns its time by window; None if nobody knows that it may
-        run twice. A first run that compiles or imports, as in the baseline, may hide a later one that became slower.
+        *again* runs the body once more in this process and returns the profile of each window; None if nobody knows
+        that it may run twice. A first run that compiles or imports, as in the baseline, may hide a later one that
+        became slower.
         """
         was_first, self._is_first = self._is_first, False
         core = self._config.stash.get(CORE, None)
@@ -131,7 +133,7 @@ class Coarsely:
             return found
         fails = any(window.does_more for window in windows)
         if hidden_ones and again and not fails:
-            later = again()
+            later = {name: time for name, profile in again().items() if (time := coarse_of(profile))}
             suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
         if not suspects:
             return found
@@ -161,7 +163,7 @@ class Coarsely:
     ) -> tuple[str, str]:
         """Measure *suspects* in fresh processes; return why that failed, and who else used the machine."""
         busy = ""
-        stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
+        stays = may_stay(self._settings, windows)
 
         def is_enough(answer: Answer) -> bool:
             return not any(each.over(self._of(answer, name)) for name, each in suspects.items())
@@ -170,8 +172,8 @@ class Coarsely:
             if why := self._limit.reached:
                 return why, busy
             if not number:
-                what = f"re-running it in up to {COARSE_PROCESSES} fresh processes to confirm"
-                say(self._config, f"opprof: {test.id} takes longer than its baseline; {what}")
+                again = f"re-running it in up to {COARSE_PROCESSES} fresh processes to confirm"
+                say(self._config, f"opprof: {test.id} takes longer than its baseline; {again}")
             watch = Watch()
             with self._limit.spent():
                 try:

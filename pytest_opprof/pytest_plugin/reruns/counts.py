@@ -92,22 +92,17 @@ class Looks:
         if any(window.budget or window.is_worse or window.unseen or window.excused for window in windows):
             return windows
         bases = test.bases(self._store, (window for window in windows if window.diff))
-        if not any(_does_less_again(base) for base in bases.values()):
+        if not any(map(_does_less_again, bases.values())):
             return windows
-        profiles, found = again(), []
-        for window in windows:
-            base, profile = bases.get(window.name), profiles.get(window.name)
-            if base and profile:
-                found.append(self._with_repeat(test, window, base, WindowBaseline(counts_of(profile))))
-            else:
-                found.append(window)
-        return found
+        later = {name: WindowBaseline(counts_of(profile)) for name, profile in again().items()}
+        judged = partial(self._with_repeat, test, later)
+        return test.with_bases(self._store, windows, lambda window: bool(window.diff) and window.name in later, judged)
 
     def _with_repeat(
-        self, test: TestRun, window: JudgedWindow, base: WindowBaseline, again: WindowBaseline
+        self, test: TestRun, later: Mapping[str, WindowBaseline], window: JudgedWindow, base: WindowBaseline
     ) -> JudgedWindow:
-        """Return a window that fails for the extra ops of its later run, *again*, if a fresh process has them, too."""
-        plan, before = test.plan, base.with_differences(base.warm or ({}, {}))
+        """Return a window that fails for the extra ops of its *later* run, if a fresh process has them, too."""
+        plan, again, before = test.plan, later[window.name], base.with_differences(base.warm or ({}, {}))
         shown = unjudged("a later run of the body is compared", ())
         diff = compare_counts_first(before, (again.ops, {}), shown, plan.tolerances, plan.top)
         more = [row.op for row in diff.rows if row.verdict.does_more]
@@ -182,9 +177,9 @@ class Looks:
     def end(self, windows: Iterable[JudgedWindow], agrees: bool) -> None:
         """End the process that re-ran *windows*, unless the next test may use it: it *agrees* with this process.
 
-        Disagreement means that the order of tests matters. A process also holds its device memory for its lifetime.
+        Disagreement means that the order of tests matters.
         """
-        if self._settings.serialize or not agrees or not all(works_on_host(each.environment) for each in windows):
+        if not (agrees and may_stay(self._settings, windows)):
             self._pool.forget()
 
     def counted_cold(self, test: TestRun, why: str) -> Mapping[str, PythonCalls]:
@@ -230,6 +225,11 @@ class Looks:
                 return self._pool.alone(test.file, test.id, times), ""
             except BackendError as error:
                 return [], str(error)
+
+
+def may_stay(settings: Settings, windows: Iterable[JudgedWindow]) -> bool:
+    """Return True if a process that ran *windows* may stay for the next test: it holds its device memory meanwhile."""
+    return not settings.serialize and all(works_on_host(each.environment) for each in windows)
 
 
 def _does_less_again(base: WindowBaseline) -> bool:

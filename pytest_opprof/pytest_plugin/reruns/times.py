@@ -17,7 +17,7 @@ from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer, Pool, TimeLimit
 from ...processes.this_run import say
 from ...profile.op_counts import counts_of
-from ...profile.timings import ProcessTimes, run_of, without_noise, works_on_host
+from ...profile.timings import ProcessTimes, run_of, without_noise
 from ...python_calls.names import other_versions
 from ...results.judged_window import JudgedWindow
 from ...verdict.compare import compare_counts_first, without_first_uses
@@ -28,6 +28,7 @@ from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict, undecided
 from ..ranks import why_untimed
 from ..test_run import TestRun
+from .counts import may_stay
 
 
 class JudgedTimes:
@@ -95,8 +96,7 @@ class JudgedTimes:
         if _fails_already(windows):
             why = "the test fails whatever its times are"
             return test.with_bases(self._store, windows, _unsettled, partial(_undecided, plan, why))
-        # A process holds its device memory for its lifetime.
-        stays = not self._settings.serialize and all(works_on_host(window.environment) for window in windows)
+        stays = may_stay(self._settings, windows)
         while any(map(_unsettled, windows)):
             if why := self.limit.reached:
                 return test.with_bases(self._store, windows, _unsettled, partial(_undecided, plan, why))
