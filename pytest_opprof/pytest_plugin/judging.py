@@ -13,6 +13,7 @@ from ..errors import BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
+from ..measure.recorder import is_in_use
 from ..measure.window import profiles_of
 from ..processes.pool import Pool
 from ..processes.request import request_of
@@ -53,7 +54,8 @@ def _only_timed(measurement: Measurement, profile: OpProfile, python: PythonCall
     *others, last = compared
     counted = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     more = "" if plan.marked or python else "--opprof-python compares calls of Python functions, too"
-    advice = "; ".join(filter(None, [hints(measurement.backends), more]))
+    used = [backend for backend in measurement.backends if is_in_use(backend)]  # others can have missed nothing
+    advice = "; ".join(filter(None, [hints(used), more]))
     return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({advice})' if advice else ''}"
 
 

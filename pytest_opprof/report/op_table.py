@@ -177,7 +177,7 @@ def _total(window: JudgedWindow) -> list[str]:
     lines += [*filter(None, [as_a_whole(sums)]), *_busy(window.numbers)]
     if any(window.numbers.communication_ns or ()):
         lines.append(f"communication (not included above): {format_ns(min(window.numbers.communication_ns or ()))}")
-    if diff and diff.times:
+    if diff and diff.times and (window.numbers.rounds > 1 or any(row.is_op for row in diff.rows)):
         lines.append(f"op times not judged: {diff.times}")
     if diff and diff.top_change:
         lines.append(diff.top_change)

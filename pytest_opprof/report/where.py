@@ -59,7 +59,11 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
         lines += [_BLANK, *_together(ops, more)]
     else:
         then = window.diff.then if window.diff else ""
-        lines += [line for op in ops for line in (_BLANK, *op.text(then, None if every_line else _LINES, more))]
+        alike = defaultdict[tuple[str, tuple[TextLine, ...]], list[_Op]](list)
+        for op in ops:
+            alike[op.calls(then), tuple(op.text(None if every_line else _LINES, more))].append(op)
+        for (calls, text), same in alike.items():
+            lines += [_BLANK, _title(same, calls), *text]
     return [*lines, *(unknown if ops else [])]
 
 
@@ -99,16 +103,22 @@ class _Op:
         found = [line for line, sites in self.by_line.items() if any(each.dtypes in dtypes for each in sites)]
         return self.grown or found or list(self.by_line)
 
-    def text(self, then: str, left: int | None, more: str) -> Iterator[TextLine]:
-        """Yield a title and the lines, *left* of them: lines that grew, lines of other dtypes, then by calls."""
-        calls = sum(site.calls for site in self._sites)
-        row = self._row
-        if self.name in FACTS and not (row and row.is_op):
-            yield TextLine(f"where {_called(self.name)} come from ({calls}):", "title")
-        else:
-            base = f", {then}: {row.calls[0] or 0}" if row and row.calls[0] != row.calls[1] else ""
-            again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
-            yield TextLine(f"where {self.name} comes from ({plural(calls, 'call')}{base}{again}):", "title")
+    @property
+    def is_fact(self) -> bool:
+        """Whether it is no op: its name is a plural then."""
+        return self.name in FACTS and not (self._row and self._row.is_op)
+
+    def calls(self, then: str) -> str:
+        """Return its calls in the lines, and those of the base."""
+        calls, row = sum(site.calls for site in self._sites), self._row
+        if self.is_fact:
+            return str(calls)
+        base = f", {then}: {row.calls[0] or 0}" if row and row.calls[0] != row.calls[1] else ""
+        again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
+        return f"{plural(calls, 'call')}{base}{again}"
+
+    def text(self, left: int | None, more: str) -> Iterator[TextLine]:
+        """Yield the lines, *left* of them: lines that grew, lines of other dtypes, then by calls."""
         for line, each in [*self.grown.items()][:left]:
             yield from self._more(line, each)
         told = {each.place for each in self.grown.values()}  # lines that say the same are one
@@ -178,6 +188,14 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
         yield TextLine(f"  {line}" + ("  (new)" if line in new else ""), "worse")
         yield TextLine(f"      {', '.join(by_line[line])}")
     yield from map(TextLine, PLAIN.left_out(len(by_line) - _LINES, "line", more))
+
+
+def _title(ops: Sequence[_Op], calls: str) -> TextLine:
+    """Return the title of the lines of *ops* that have the same lines, and the same *calls* each."""
+    *others, last = [_called(op.name) for op in ops]
+    verb = "come" if others or ops[0].is_fact else "comes"
+    each, said = ("each ", f"{', '.join(others)} and {last}") if others else ("", last)
+    return TextLine(f"where {said} {verb} from ({each}{calls}):", "title")
 
 
 def _called(op: str) -> str:

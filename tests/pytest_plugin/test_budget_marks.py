@@ -548,3 +548,12 @@ def test_a_mistake(compiled):
             "*unknown op 'torch::compiled': did you mean 'torch::compile'*",
         ]
     )
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.torch
+def test_a_framework_that_the_process_never_imported_is_not_advised(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_a(): pass\n")
+    result = pytester.runpytest_subprocess("-pno:asyncio", "--opprof", "--opprof-all")
+    result.stdout.fnmatch_lines(["*no op ran, or no backend sees it, so only its time is compared (--opprof-python*"])

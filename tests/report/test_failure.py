@@ -318,3 +318,7 @@ def test_times_that_are_not_judged_stand_alone_without_a_change() -> None:
     assert "change" not in header
     assert row.split() == ["Add", "1", "21.4", "us"]
     assert (total, why) == ("total device time: 21.4 us", "op times not judged: 1 of 10 rounds measured")
+
+
+def test_no_op_times_are_mentioned_where_no_op_ran() -> None:
+    assert not any("op times" in line for line in op_lines(report([], []), 5, every_op=True))
