@@ -1,7 +1,7 @@
-"""Find objects with a finalizer in garbage cycles, which only the garbage collector frees: a file closed at an unknown
-time.
+"""Find what garbage cycles keep until the garbage collector runs: objects with a finalizer, such as a file closed at an
+unknown time, and the memory of arrays at a peak.
 
-Plain garbage cycles do not matter: the collector frees them, and nobody waits for that.
+Other garbage cycles do not matter: the collector frees them, and nobody waits for that.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import gc
 import tracemalloc
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from types import CellType, FunctionType
+from typing import Any
+from weakref import ref
 
+from ..machine.garbage import uncollected
+from ..units import format_bytes
 from .holders import held_as
 from .traced import Where, line_of, made_at, traced
 
@@ -41,6 +46,51 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
     if keeps:
         yield Where(f"kept by the cycle {keeps}")
     yield from made_at([*lines][:_LINES])
+
+
+def memory_kept(call: Callable[[], object], least: int) -> Sequence[str]:
+    """Run the body once more; return in words the cycle that keeps memory of arrays, if that is at least *least* bytes.
+
+    The collector may run at any time, so a peak is measured without it.
+    """
+    gc.collect()
+    with uncollected():
+        call()
+        garbage = _garbage()
+    arrays = _arrays(garbage)
+    of_largest = max(arrays.values(), key=lambda each: each[1], default=None)
+    if of_largest is None or sum(nbytes for _, nbytes in arrays.values()) < least:
+        return []
+    array, _ = of_largest
+    ids = {*map(id, garbage)}
+    cycle = _cycle(garbage, [each for each in (array, *gc.get_referrers(array)) if id(each) in ids])
+    sizes = [(ref(each), nbytes) for each, nbytes in arrays.values()]
+    del garbage, arrays, array, of_largest
+    gc.collect()
+    total = sum(nbytes for each, nbytes in sizes if each() is None)  # the program holds the others, too
+    kept_by = f"the cycle {cycle}" if cycle else "cycles"
+    return (
+        [f"{format_bytes(total)} kept by {kept_by}, which only the garbage collector frees"] if total >= least else []
+    )
+
+
+def _arrays(garbage: Sequence[object]) -> Mapping[int, tuple[object, int]]:
+    """Return the arrays of any framework to which the garbage refers, with their bytes, by the address of their memory
+    or of themselves.
+    """
+    found: dict[int, tuple[object, int]] = {}
+    # No collector tracks an array of NumPy.
+    untracked = (one for each in garbage for one in gc.get_referents(each) if not gc.is_tracked(one))
+    for each in (*garbage, *untracked):
+        array: Any = each
+        if not hasattr(type(array), "__dlpack__"):  # other attributes may be properties that compute
+            continue
+        with suppress(Exception):  # a tensor may have no memory
+            if hasattr(array, "untyped_storage"):  # of PyTorch: views share it
+                found[array.untyped_storage().data_ptr()] = array, array.untyped_storage().nbytes()
+            elif getattr(array, "base", None) is None:
+                found[id(array)] = array, int(array.nbytes)
+    return found
 
 
 _LINES = 3

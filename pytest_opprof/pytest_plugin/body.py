@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..errors import LateImport, NothingMeasured, OpprofError, UsageError
 from ..measure.counting import Counting
+from ..measure.cycles import memory_kept
 from ..measure.host_memory import lines_at, peak_of
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
@@ -137,11 +138,19 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
             body.used_on_host(peak)
 
 
-def memory_lines(call: Call, measurement: Measurement, peak: int) -> Sequence[str]:
-    """Run the body once more, and return in words the lines that hold its *peak* memory."""
+def memory_holders(call: Call, measurement: Measurement, peak: int, *, are_lines_known: bool) -> Sequence[str]:
+    """Run the body again, and return in words the cycle and the lines that hold much of its *peak* memory.
+
+    *are_lines_known*: whether Python's tracing of memory tells the lines.
+    """
     assert measurement.shown is not None  # a run that judges has it
-    look = partial(lines_at, peak, call.by_us, measurement.shown.is_shown)
-    return _of_more_runs(call, measurement, None, "host memory", look) or ()
+    cycle = partial(memory_kept, call.by_us, peak // _NOTABLE_PART)
+    looks = [cycle, partial(lines_at, peak, call.by_us, measurement.shown.is_shown)] if are_lines_known else [cycle]
+    return [text for look in looks for text in _of_more_runs(call, measurement, None, "host memory", look) or ()]
+
+
+# Of a peak: less is not its cause.
+_NOTABLE_PART = 4
 
 
 def _of_more_runs(

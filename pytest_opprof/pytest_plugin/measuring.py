@@ -209,8 +209,8 @@ class Measuring:
                     partial(body.count, call, measurement, lines=True),
                 )
                 if not body.why_not_again(test):
-                    lines = partial(body.memory_lines, call, measurement)
-                    windows = self._judging.causes.memory_explained(windows, lines)
+                    holders = partial(body.memory_holders, call, measurement)
+                    windows = self._judging.causes.memory_explained(windows, holders)
             windows = self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
             return self._judging.causes.with_change(test, windows)
 

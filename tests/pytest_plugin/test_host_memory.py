@@ -190,3 +190,24 @@ def stored(pytester: pytest.Pytester) -> str:
     """Return the facts that the only baseline has."""
     (path,) = pytester.path.glob("baselines/*/test_m.py.json")
     return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.torch
+def test_a_peak_of_tensors_that_a_cycle_keeps_names_the_cycle(pytester: pytest.Pytester, suite: Suite) -> None:
+    test = """
+import pytest, torch
+class Batch:
+    def __init__(self):
+        self.data = torch.zeros(100_000)
+        {cycle}
+@pytest.mark.opprof
+def test_a():
+    for _ in range(5): Batch()
+"""
+    pytester.makepyfile(test_m=test.format(cycle="pass"))
+    suite("--opprof-update", "--opprof-backend=torch").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=test.format(cycle="self.me = self"))
+    result = suite("--opprof", "--opprof-backend=torch")
+    result.assert_outcomes(failed=1)
+    said = "    1.91 MiB kept by the cycle Batch.me, which only the garbage collector frees"
+    result.stdout.fnmatch_lines(["  peak memory: 1.91 MiB (baseline: 391 KiB)", said])

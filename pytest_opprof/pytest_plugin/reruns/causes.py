@@ -243,25 +243,27 @@ class Causes:
         return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
 
     def memory_explained(
-        self, windows: list[JudgedWindow], lines: Callable[[int], Sequence[str]]
+        self, windows: list[JudgedWindow], holders: Callable[..., Sequence[str]]
     ) -> list[JudgedWindow]:
-        """Look up the lines that hold the memory of Python and NumPy in a body that fails for it; return the windows.
+        """Look up the cycle, and the lines of Python and NumPy, that hold the memory of a body that fails for it;
+        return the windows.
 
-        *lines* runs the body once more, given its peak.
+        *holders* runs the body again, given its peak, and whether its lines are known.
         """
-        return [_explained(each, *self._held(each, lines)) if each.name == BODY else each for each in windows]
+        return [_explained(each, *self._held(each, holders)) if each.name == BODY else each for each in windows]
 
     def _held(
-        self, window: JudgedWindow, lines: Callable[[int], Sequence[str]]
+        self, window: JudgedWindow, holders: Callable[..., Sequence[str]]
     ) -> tuple[Collection[str], Sequence[str]]:
-        """Return the peaks to explain, and the lines that hold them; the lines are empty if none is to be."""
+        """Return the peaks to explain, and in words what holds them; empty if none is to be."""
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
         if self._apart:  # another process judges, and requests the lines of failing tests
             fails = {*PEAKS} if self.are_requested else set()
         is_of_numpy = {name for name, _ in window.environment.frameworks} <= {"numpy"}
-        known = PEAKS if is_of_numpy else {HOST_MEMORY}  # as tracemalloc sees them
-        peaks = {name: max(window.numbers.facts.get(name) or (0,)) for name in fails & known}
-        return peaks, lines(highest) if (highest := max(peaks.values(), default=0)) else ()
+        facts = window.numbers.facts
+        peaks = {name: max(column) for name in fails & PEAKS if (column := facts.get(name))}
+        highest = max(peaks.values(), default=0)
+        return peaks, holders(highest, are_lines_known=is_of_numpy or HOST_MEMORY in peaks) if highest else ()
 
     def _with_functions(
         self, test: TestRun, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]

@@ -1,0 +1,76 @@
+"""The memory of arrays that garbage cycles keep until the collector runs. Finalizers: test_leaks.py."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_opprof.measure.cycles import memory_kept
+
+SIZE = 1 << 20
+
+
+class Batch:
+    """An object in a cycle with itself, and an array with a view of it."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.view = array, array[:5]
+        self.me = self
+
+
+def of_numpy() -> None:
+    for _ in range(3):
+        Batch(np.zeros(SIZE, np.uint8))
+
+
+def of_torch() -> None:
+    import torch
+
+    for _ in range(3):
+        Batch(torch.zeros(SIZE, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("call", [of_numpy, pytest.param(of_torch, marks=pytest.mark.torch)])
+def test_a_cycle_that_keeps_arrays_is_named_with_their_memory(call: Callable[[], None]) -> None:
+    assert memory_kept(call, SIZE) == ["3 MiB kept by the cycle Batch.me, which only the garbage collector frees"]
+
+
+def test_less_than_the_least_memory_is_no_cause() -> None:
+    assert memory_kept(of_numpy, 4 * SIZE) == []
+
+
+def test_an_array_that_the_program_holds_is_not_kept_by_a_cycle() -> None:
+    kept = np.zeros(SIZE, np.uint8)
+
+    def of_both() -> None:
+        Batch(kept)
+        Batch(np.zeros(SIZE // 4, np.uint8))
+
+    assert memory_kept(of_both, SIZE) == []
+    assert memory_kept(of_both, SIZE // 4)[0].startswith("256 KiB kept by")
+
+
+def test_arrays_without_a_cycle_are_freed_at_once() -> None:
+    assert memory_kept(lambda: np.zeros(SIZE), 1) == []
+
+
+def test_no_property_of_another_object_is_computed() -> None:
+    class Lazy:
+        @property
+        def nbytes(self) -> int:
+            raise AssertionError("computed")
+
+    def cycle() -> None:
+        lazy: Any = Lazy()
+        lazy.me = lazy
+
+    assert memory_kept(cycle, 0) == []
+
+
+def test_the_collector_is_on_again_afterwards() -> None:
+    memory_kept(of_numpy, 1)
+    assert gc.isenabled()
