@@ -18,7 +18,7 @@ from weakref import ref
 
 from ..machine.garbage import uncollected
 from ..units import format_bytes
-from .holders import held_as
+from .holders import held_as, relative
 from .traced import Where, line_of, made_at, traced
 
 _FRAMES = 16
@@ -51,7 +51,7 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
 def memory_kept(call: Callable[[], object], least: int) -> Sequence[str]:
     """Run the body once more; return in words the cycle that keeps memory of arrays, if that is at least *least* bytes.
 
-    The collector may run at any time, so a peak is measured without it.
+    When the collector runs decides how much of it is in a peak: 7.3 or 8.6 of 12.2 MiB in jaxtyping's test.
     """
     gc.collect()
     with uncollected():
@@ -68,10 +68,10 @@ def memory_kept(call: Callable[[], object], least: int) -> Sequence[str]:
     del garbage, arrays, array, of_largest
     gc.collect()
     total = sum(nbytes for each, nbytes in sizes if each() is None)  # the program holds the others, too
+    if total < least:
+        return []
     kept_by = f"the cycle {cycle}" if cycle else "cycles"
-    return (
-        [f"{format_bytes(total)} kept by {kept_by}, which only the garbage collector frees"] if total >= least else []
-    )
+    return [f"arrays are kept by {kept_by} until the garbage collector runs: {format_bytes(total)} in a run without it"]
 
 
 def _arrays(garbage: Sequence[object]) -> Mapping[int, tuple[object, int]]:
@@ -117,7 +117,7 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
         things = [every[at], *(every[each] for each in reversed(path[1:]))]
         shown = [each for each in things if type(each) not in _BETWEEN] or things
         following = [*shown[1:], shown[0]]
-        names = [held_as(each, one)[0] or type(each).__name__ for each, one in zip(shown, following)]
+        names = [held_as(each, one)[0] or _name(each) for each, one in zip(shown, following)]
         # A cycle begins anywhere; an attribute is easiest to find.
         first = next((number for number, name in enumerate(names) if "." in name), 0)
         counted = [(name, len([*same])) for name, same in groupby([*names[first:], *names[:first]])]
@@ -159,6 +159,13 @@ def _garbage() -> list[object]:
 def _has_finalizer(thing: object) -> bool:
     """Return True if the class of a thing has a finalizer written in Python; generators have one in C."""
     return any(isinstance(each.__dict__.get("__del__"), FunctionType) for each in type(thing).__mro__)
+
+
+def _name(thing: object) -> str:
+    if isinstance(thing, FunctionType):
+        code = thing.__code__
+        return f"{thing.__qualname__} at {relative(code.co_filename)}:{code.co_firstlineno}"
+    return type(thing).__name__
 
 
 def _line(thing: object) -> str:

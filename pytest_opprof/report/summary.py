@@ -124,7 +124,11 @@ def _counted(records: Sequence[TestRecord], against: str, *, are_remarks_shown: 
     ok = sum(record.status is Status.OK for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
     if timed := sum(map(_has_only_time, records)):
-        hint = " (opprof backends says which ops can be seen here)" if timed == len(records) else ""
+        hint = (
+            " (--opprof-python compares Python calls; opprof backends: which ops are seen)"
+            if timed == len(records)
+            else ""
+        )
         parts.append(f"{timed} by time alone{hint}")
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")

@@ -403,7 +403,8 @@ class Fetched:
 def test_the_cycle_is_named_that_keeps_an_object_with_a_finalizer_outside_of_it() -> None:
     left = left_by(lambda: Cache(Fetched()))
     assert left.objects == {f"{__name__}.Fetched with a finalizer in a cycle": 1}
-    assert left.where[0] == "kept by the cycle Cache.fetch -> function"
+    function = f"Cache.__init__.<locals>.<lambda> at {relative(__file__)}:{Cache.__init__.__code__.co_firstlineno + 1}"
+    assert left.where[0] == f"kept by the cycle Cache.fetch -> {function}"
 
 
 class Chained:

@@ -445,7 +445,7 @@ def test_a(): recorder.process_time_ns.spend({cpu})
             "",
             ("--opprof-all",),
             "time is compared*(*--opprof-python compares calls of Python functions, too)",
-            ", 1 by time alone (opprof backends says which ops can be seen here)",
+            ", 1 by time alone (--opprof-python compares Python calls; opprof backends: which ops are seen)",
         ),
     ],
 )
