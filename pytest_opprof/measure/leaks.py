@@ -43,6 +43,8 @@ _MOST_FILLING: Final = 50
 _MOST_DEAD: Final = 1_000
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 3
+# What a call may leave behind beside objects, by field of `InUse`.
+_NO_TYPES: Final = {"threads": "thread", "files": "open file", "processes": "process"}
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
@@ -70,7 +72,10 @@ class Left:
 
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
-        things = [f"{number} {kind}" for kind, number in self.objects.items()]
+        things = [
+            plural(number, kind) if kind in _NO_TYPES.values() else f"{number} {kind}"
+            for kind, number in self.objects.items()
+        ]
         more = [plural(len(things) - _KINDS, "more kind")] if len(things) > _KINDS else []
         sizes = [format_bytes(self.nbytes)] if self.nbytes else []
         sizes += [f"{format_bytes(self.device_bytes)} on the device"] if self.device_bytes else []
@@ -100,8 +105,7 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
     least, finalized = _growth(call, device_bytes)
     if any(least.values()) and _fill_caches(call):
         least, finalized = _growth(call, device_bytes)
-    things = {"threads": "thread", "files": "open file", "processes": "process"}
-    objects = {thing: least[name] for name, thing in things.items() if least[name]}
+    objects = {thing: least[name] for name, thing in _NO_TYPES.items() if least[name]}
     objects |= {f"{_name(kind)} with a finalizer in a cycle": number for kind, number in finalized.items()}
     where: list[Where] = [*cycles.kept_by(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:

@@ -230,6 +230,7 @@ class Closing:
             rank=rank,
             accept=summary.accept,
             pytest=settings.rank.pytest,
+            everything=settings.everything,
             python=bool(settings.python),
             leaks=settings.leaks,
             memory=bool(settings.memory),

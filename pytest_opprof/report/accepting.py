@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -32,35 +32,34 @@ class Accepting:
 
     pytest: str
     """The command that starts pytest, on all ranks."""
-    python: bool
-    """Whether --opprof-python asked for calls of Python functions, which only a run with it records."""
     by: Literal["baseline", "commit", "nothing"]
     """How to accept a regression. Two saved files are compared without a way."""
-    leaks: bool = False
-    """Whether --opprof-leaks asked for leaks, which only a run with it records."""
-    memory: bool = False
-    """Whether --opprof-memory asked for memory: only a run with it records that of the host."""
+    flags: Sequence[str] = ()
+    """Those without which a run does not record all that this one did: ``--opprof-python``."""
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Accepting:
         """Return how changes are accepted in a run that is going on."""
         by: Literal["baseline", "commit"] = "commit" if settings.against else "baseline"
-        return cls(settings.rank.pytest, bool(settings.python), by, settings.leaks, bool(settings.memory))
+        asked = {
+            "all": settings.everything,
+            "python": settings.python,
+            "leaks": settings.leaks,
+            "memory": settings.memory,
+        }
+        return cls(settings.rank.pytest, by, _flags(asked))
 
     @classmethod
     def of_run(cls, run: RunResult) -> Accepting:
         """Return how changes of a stored run are accepted."""
         by: Literal["baseline", "commit", "nothing"]
         by = "commit" if run.accept else "nothing" if run.against else "baseline"
-        return cls(run.pytest, run.python, by, run.leaks, run.memory)
+        asked = {"all": run.everything, "python": run.python, "leaks": run.leaks, "memory": run.memory}
+        return cls(run.pytest, by, _flags(asked))
 
     def update(self, *tests: str, new: bool = False) -> str:
         """Return the command that records the baselines of *tests* or of all tests, or only *new* ones."""
-        asked = {"python": self.python, "leaks": self.leaks, "memory": self.memory}
-        flags = " ".join(
-            [f"--opprof-update{'-new' * new}", *(f"--opprof-{name}" for name, is_asked in asked.items() if is_asked)]
-        )
-        return command(tests, flags, self.pytest)
+        return command(tests, " ".join([f"--opprof-update{'-new' * new}", *self.flags]), self.pytest)
 
     def update_failing(self, run: RunResult) -> str:
         """Return the command that accepts all regressions of a *run*; empty where it would record nothing."""
@@ -86,3 +85,7 @@ class Accepting:
             recorded = Step(self.update(test), is_command=True)
             steps += {"baseline": [recorded], "commit": [in_a_commit], "nothing": []}[self.by]
         return steps
+
+
+def _flags(asked: Mapping[str, bool | None]) -> list[str]:
+    return [f"--opprof-{name}" for name, is_asked in asked.items() if is_asked]

@@ -40,6 +40,7 @@ def merged(runs: Sequence[RunResult]) -> RunResult:
         rank=runs[0].rank if len(ranks) == 1 else None,
         accept="\n".join(dict.fromkeys(run.accept for run in runs if run.accept)),
         pytest=runs[0].pytest,
+        everything=any(run.everything for run in runs),
         python=any(run.python for run in runs),
         leaks=any(run.leaks for run in runs),
         memory=any(run.memory for run in runs),

@@ -57,6 +57,7 @@ class RunResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, Meta(description="The lines of a commit message that accept what failed the run; empty if none do.")
     ] = ""
     pytest: Annotated[str, Meta(description="The command that starts pytest on all ranks.")] = "pytest"
+    everything: Annotated[bool, Meta(description="Whether --opprof-all asked for tests without a mark.")] = False
     python: Annotated[bool, Meta(description="Whether --opprof-python asked for calls of Python functions.")] = False
     leaks: Annotated[bool, Meta(description="Whether --opprof-leaks asked for leaks.")] = False
     memory: Annotated[bool, Meta(description="Whether --opprof-memory asked for memory.")] = False
@@ -83,6 +84,7 @@ def run_of(
     rank: int | None = None,
     accept: str = "",
     pytest: str = "pytest",
+    everything: bool = False,
     python: bool = False,
     leaks: bool = False,
     memory: bool = False,
@@ -104,6 +106,7 @@ def run_of(
         rank=rank,
         accept=accept,
         pytest=pytest,
+        everything=everything,
         python=python,
         leaks=leaks,
         memory=memory,

@@ -555,3 +555,7 @@ def test_device_memory_is_left_behind_to_the_byte_whatever_holds_it() -> None:
 def test_an_object_that_keeps_device_memory_is_named_with_its_size() -> None:
     left = left_by(lambda: ENGINE.handlers.append(Handler()), device_bytes=lambda: len(ENGINE.handlers) << 20)
     assert str(left).startswith(f"each call leaves behind 1 {__name__}.Handler (1 MiB on the device); held by ")
+
+
+def test_things_that_are_no_type_have_a_plural() -> None:
+    assert str(Left({"open file": 3, "list": 2})) == "each call leaves behind 3 open files, 2 list"

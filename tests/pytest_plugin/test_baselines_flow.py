@@ -69,6 +69,18 @@ def test_more_calls_and_new_ops_fail_and_say_how_to_accept_them(pytester: pytest
     )
 
 
+def test_the_command_that_accepts_a_test_without_a_mark_records_it(pytester: pytest.Pytester, suite: Suite) -> None:
+    test = "from pytest_opprof.backends import fake\ndef test_a():\n    for _ in range({}): fake.launch('Add')\n"
+    pytester.makepyfile(test_m=test.format(1))
+    suite("--opprof-all", "--opprof-update").assert_outcomes(passed=1)
+    pytester.makepyfile(test_m=test.format(2))
+    result = suite("--opprof", "--opprof-all")
+    result.assert_outcomes(failed=1)
+    (told,) = (line for line in result.outlines if line.startswith("to accept this change: pytest "))
+    suite(*told.removeprefix("to accept this change: pytest ").split()).assert_outcomes(passed=1)
+    suite("--opprof", "--opprof-all").assert_outcomes(passed=1)
+
+
 def test_fewer_calls_and_gone_ops_pass_say_so_and_ask_for_an_update(pytester: pytest.Pytester, suite: Suite) -> None:
     model(pytester, "Cast=12, Exp=1")
     suite("--opprof-update")

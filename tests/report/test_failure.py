@@ -23,7 +23,7 @@ from ..conftest import ENVIRONMENT, Launch, profile_of
 
 BASE: list[Launch] = [("Cast", 1_000)] * 10 + [("MatMul", 400_000), ("Add", 5_000)]
 WORSE: list[Launch] = [("Cast", 1_100)] * 12 + [("MatMul", 300_000), ("Add", 5_000), ("Exp", 9_000)]
-ACCEPT = Accepting("pytest", python=False, by="baseline")
+ACCEPT = Accepting("pytest", "baseline")
 
 
 def timed(profile: OpProfile, processes: int) -> list[ProcessTimes]:
@@ -286,7 +286,7 @@ to accept this change: pytest test_m.py::t --opprof-update"""
 @pytest.mark.parametrize(("by", "is_said"), [("commit", False), ("baseline", True)])
 def test_a_line_for_a_commit_message_is_announced_once_for_a_cause(by: Any, is_said: bool) -> None:
     window = report(BASE, WORSE)
-    accepting = Accepting("pytest", python=False, by=by)
+    accepting = Accepting("pytest", by)
     first, second = (
         [line.text for line in failure.failure("test_m.py::t", [window], accepting, failure.Shown(like=like))]
         for like in ("", "test_m.py::s")

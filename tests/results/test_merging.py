@@ -87,6 +87,7 @@ EVERYTHING = run(
     accept="Opprof-Accept: t.py::a Cast+3",
     pytest="torchrun -m pytest",
     python=True,
+    everything=True,
     leaks=True,
     memory=True,
 )
