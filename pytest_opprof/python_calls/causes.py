@@ -184,7 +184,8 @@ def of_calls(
         verb = "calls" if first.direct else "leads to"
         known = before if first.function in every else None
         in_all = now.functions.get(first.function, calls)
-        said = f"`{_function(first)}` at {_at(first)} {verb} {_times(first.function, calls, known, in_all)}"
+        times = _times(first.function, calls, known, in_all, is_cut=now.looked_up > 0)
+        said = f"`{_function(first)}` at {_at(first)} {verb} {times}"
         if first.function not in every and (led := _leads_to(at, more)):
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
         if found and before is not None and first.function not in every and not led:
@@ -424,10 +425,14 @@ def _at(edge: CallingLine) -> str:
     return f"{edge.line.file}:{edge.line.line}"
 
 
-def _times(name: str, calls: int, before: Before | None, in_all: int | None = None) -> str:
-    """Return the *calls* of a function from one line in words; a baseline has the calls *in_all*, from every line."""
+def _times(name: str, calls: int, before: Before | None, in_all: int | None = None, *, is_cut: bool = False) -> str:
+    """Return the *calls* of a function from one line in words; a baseline has the calls *in_all*, from every line.
+
+    *is_cut*: whether the lines of later calls are unknown.
+    """
     if before is not None and in_all not in (None, calls):
-        return f"`{name}` {plural_times(calls)} ({in_all:,} in all, {before.then}: {before.said(name)})"
+        at_least = "at least " if is_cut else ""
+        return f"`{name}` {at_least}{plural_times(calls)} ({in_all:,} in all, {before.then}: {before.said(name)})"
     return f"`{name}` {plural_times(calls)}{_base(name, before)}"
 
 

@@ -270,6 +270,13 @@ def test_where_the_baseline_has_no_functions_nothing_follows_from_a_line():
     assert of_calls(None, now) == ["`convert` at tokenization.py:7 calls `tokenization.one` 500 times"]
 
 
+def test_where_only_the_first_calls_have_lines_their_number_is_the_least():
+    lines = (edge(7, "convert", "tokenization.one", 520), edge(9, "other", "tokenization.one", 80))
+    now = PythonCalls(functions={"tokenization.one": 901}, own=("tokenization.one",), lines=lines, looked_up=600)
+    said = of_calls(Before({}), now)[0]
+    assert "calls `tokenization.one` at least 520 times (901 in all, baseline: 0)" in said
+
+
 def test_a_line_that_makes_few_of_the_calls_is_no_cause_where_only_the_first_calls_have_lines():
     functions = {"tokenization.scan": 900, "resolver.kind": 150_000}
     lines = (edge(7, "query", "tokenization.scan", 80), edge(9, "kind", "resolver.kind", 2_000))
