@@ -48,7 +48,7 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
     yield from made_at([*lines][:_LINES])
 
 
-def memory_kept(call: Callable[[], object], least: int) -> Sequence[str]:
+def memory_kept(call: Callable[[], object], least: int) -> Sequence[Where]:
     """Run the body once more; return in words the cycle that keeps memory of arrays, if that is at least *least* bytes.
 
     When the collector runs decides how much of it is in a peak: 7.3 or 8.6 of 12.2 MiB in jaxtyping's test.
@@ -71,7 +71,8 @@ def memory_kept(call: Callable[[], object], least: int) -> Sequence[str]:
     if total < least:
         return []
     kept_by = f"the cycle {cycle}" if cycle else "cycles"
-    return [f"arrays are kept by {kept_by} until the garbage collector runs: {format_bytes(total)} in a run without it"]
+    size = f"{format_bytes(total)} in a run without it"
+    return [Where(f"arrays are kept by {kept_by} until the garbage collector runs: {size}")]
 
 
 def _arrays(garbage: Sequence[object]) -> Mapping[int, tuple[object, int]]:

@@ -19,7 +19,7 @@ from ..machine.garbage import uncollected
 from ..sites.chains import UNKNOWN, Chains
 from ..sites.tracer import Tracer
 from ..units import format_bytes, plural
-from .traced import line_of, traced
+from .traced import Where, line_of, traced
 
 _FRAMES = 8
 # The lines of a peak are looked up when these parts of it are reached, each millisecond: the runs differ, most under
@@ -66,7 +66,7 @@ def _changes_noted() -> Iterator[list[str]]:
             setattr(tracemalloc, name, function)
 
 
-def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool] = bool) -> Sequence[str]:
+def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool] = bool) -> Sequence[Where]:
     """Run the body as a *call*, and return in words the lines that hold most of the memory near its *peak*.
 
     *is_own* tells the program's files from those of packages that it calls.
@@ -98,21 +98,25 @@ def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
                 looker.join()
     if is_ours and not snapshots:
         found_at = _line_at(peak, call, is_own)
-        return [found_at or "its lines are unknown: the peak is over within a millisecond"]
+        return [found_at or Where("its lines are unknown: the peak is over within a millisecond")]
     found = Counter[str]()
     for trace in snapshots[-1].statistics("traceback") if snapshots else ():
         if line := line_of(trace.traceback, is_own):
             found[line] += trace.size
-    first = [f"{format_bytes(size)} at {line}" for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
+    first = [_held_at(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
     if first and max(found.values()) < _MUCH * peak:
-        return [f"it is spread over {plural(len(found), 'line')}; the largest holds {first[0]}"]
+        return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {first[0].text}")]
     return first
 
 
-def _line_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool]) -> str:
-    """Run the body as a *call*, line by line, and return in words the one that allocates most of its *peak*.
+def _held_at(line: str, nbytes: int) -> Where:
+    return Where(f"{format_bytes(nbytes)} at {line}", line)
 
-    Empty if none does, or if lines cannot be traced.
+
+def _line_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool]) -> Where | None:
+    """Run the body as a *call*, line by line, and return the one that allocates most of its *peak*.
+
+    None if none does, or if lines cannot be traced.
     """
     chains, at, begun = Chains(), UNKNOWN, 0
     line, more = UNKNOWN, 0
@@ -129,7 +133,7 @@ def _line_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
     gc.collect(1)
     with uncollected(), traced(1) as is_ours:
         if not is_ours or Tracer.unavailable():
-            return ""
+            return None
         tracer = Tracer(chains, moved)
         tracer.start(sys._getframe())
         try:
@@ -138,4 +142,4 @@ def _line_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
             tracer.stop()
         moved(UNKNOWN)
     place = line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), is_own)
-    return f"{format_bytes(more)} at {place}" if place and more >= _NEARLY[0] * peak else ""
+    return _held_at(place, more) if place and more >= _NEARLY[0] * peak else None

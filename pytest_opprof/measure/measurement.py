@@ -18,6 +18,7 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from .counting import Counting
 from .plan import TestPlan
 from .recorder import Recorder, is_in_use
+from .traced import Where
 from .window import OPEN, Window
 
 
@@ -59,7 +60,7 @@ class Measurement:
         """By window, the calls of Python functions."""
         self.counting: Counting | None = None
         """Counts them while the body runs once more; nothing is measured meanwhile."""
-        self.sampled: Sequence[str] = ()
+        self.sampled: Sequence[Where] = ()
         """The lines that took the time of the measured run, in words, if it was sampled."""
 
     def next_name(self, kind: str = "") -> str:

@@ -14,6 +14,7 @@ from ..sites.chains import Frame
 from ..sites.code import Kind, kinds
 from ..sites.shown import Shown
 from ..units import format_share
+from .traced import Where
 
 _EACH_S = 0.001
 # A line with less than this share of the time is not reported.
@@ -104,7 +105,7 @@ class Sampler:
     def _is_own(self, file: str) -> bool:
         return kinds[file] is Kind.TRACED and self._shown.is_shown(file)
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[Where]:
         """Yield in words the lines that took most of the time, with their share of it.
 
         The first is the innermost line that most of it is below, unless one line takes most of it itself.
@@ -115,14 +116,16 @@ class Sampler:
         if around and most_at < _MOST * total:
             cause = max(around, key=lambda line: self._depth[line] / self._below[line])
             site = self._shown.site([cause])
-            yield f"{format_share(self._below[cause] / total, 2)} of the time is below {site} `{site.text}`"
+            share = format_share(self._below[cause] / total, 2)
+            yield Where(f"{share} of the time is below {site} `{site.text}`", f"{site.file}:{site.line}")
         for frame, ns in self._at.most_common(_LINES):
             if frame is not None and ns >= _NOTABLE * total:
                 site = self._shown.site([frame])
                 inside = self._inside.get(frame, Counter()).most_common(1)
                 most = [self._shown.site([line]) for line, of_line in inside if of_line >= _NOTABLE * total]
                 of_package = "".join(f", most at {each} `{each.text}`" for each in most)
-                yield f"{format_share(ns / total, 2)} of the time is at {site} `{site.text}`{of_package}"
+                told = f"{format_share(ns / total, 2)} of the time is at {site} `{site.text}`{of_package}"
+                yield Where(told, f"{site.file}:{site.line}")
 
 
 def _line(frame: FrameType) -> Frame:

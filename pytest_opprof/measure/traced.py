@@ -19,6 +19,11 @@ class Where(NamedTuple):
     """The line of the program in it, of several the first: ``engine.py:9``; empty without one."""
 
 
+def joined(parts: Sequence[Where]) -> Where:
+    """Return *parts* as one: all texts, and the first line."""
+    return Where("; ".join(each.text for each in parts), next((each.line for each in parts if each.line), ""))
+
+
 def made_at(lines: Sequence[str]) -> Iterator[Where]:
     """Yield the *lines* that made something, in words, if any is known."""
     if lines:

@@ -21,6 +21,7 @@ from ..errors import BackendError
 from ..machine.cpu_core import Core
 from ..machine.ranks import ALONE, Rank
 from ..machine.scratch import scratch
+from ..measure.traced import Where
 from ..profile.op_profile import Remark
 from ..python_calls.counted import PythonCalls
 from ..results.plain import converted, plain
@@ -102,7 +103,7 @@ class Answer:
     """By window, the backends' remarks."""
     python: Mapping[str, PythonCalls] = field(default_factory=dict)
     """By window, the calls of Python functions of a body that runs once, if only these were requested."""
-    slow_lines: Sequence[str] = ()
+    slow_lines: Sequence[Where] = ()
     """The lines that take the time of the body, if requested."""
 
 
@@ -127,7 +128,11 @@ class Process:
                 {window.name: window.sites for window in answer.windows},
                 {window.name: window.remarks for window in answer.windows},
                 answer.python,
-                [text for window in answer.windows if (text := window.explained.get(CPU_TIME, ""))],
+                [
+                    Where(text, line.location if (line := window.explained_at.get(CPU_TIME)) else "")
+                    for window in answer.windows
+                    if (text := window.explained.get(CPU_TIME, ""))
+                ],
             )
             for test, answer in converted(answers, dict[str, Measured]).items()
         }

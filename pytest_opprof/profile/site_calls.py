@@ -27,12 +27,17 @@ class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
         return cls(file, int(line), "", "")
 
     @property
+    def location(self) -> str:
+        """``engine.py:9``."""
+        return f"{self.file}:{self.line}"
+
+    @property
     def place(self) -> Place:
         """Its identity, which stays the same when lines are added above."""
         return Place(self.file, self.function, self.text)
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
+        where = self.location + (f" in {self.function}" if self.function else "")
         return where + (f"  `{self.text}`" if self.text else "")
 
 

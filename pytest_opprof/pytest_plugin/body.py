@@ -22,6 +22,7 @@ from ..measure.host_memory import lines_at, peak_of
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
 from ..measure.sampled import Sampler
+from ..measure.traced import Where
 from ..measure.window import LEFT, OPEN, Window, profiles_of
 from ..processes.request import request_of
 from ..processes.this_run import COUNTED
@@ -138,7 +139,7 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
             body.used_on_host(peak)
 
 
-def memory_holders(call: Call, measurement: Measurement, peak: int, *, are_lines_known: bool) -> Sequence[str]:
+def memory_holders(call: Call, measurement: Measurement, peak: int, *, are_lines_known: bool) -> Sequence[Where]:
     """Run the body again, and return in words the cycle and the lines that hold much of its *peak* memory.
 
     *are_lines_known*: whether Python's tracing of memory tells the lines.
@@ -260,7 +261,7 @@ def count(
 _LOOKS, _MOST_SAMPLED, _SAMPLED_S = 100, 20, 5
 
 
-def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Sequence[str]:
+def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Sequence[Where]:
     """Run the body again, and return in words the lines that take its time.
 
     If it cannot run again, return those of its first run, if that was sampled. *of_first*: so, too, if the time of the

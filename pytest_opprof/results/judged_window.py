@@ -232,7 +232,7 @@ class JudgedWindow:
             told.update(why)
             line = in_python[0].line if in_python else self.numbers.explained_at.get(of)
             # The text is followed by the cause, which names the line.
-            named = structs.replace(each, short=f"{each.short} at {_place(line)}", line=line) if line else each
+            named = structs.replace(each, short=f"{each.short} at {line.location}", line=line) if line else each
             found += [named, *(Finding(each.rule, each.op, f"  {text}") for text in why)]
         return found
 
@@ -397,7 +397,7 @@ class JudgedWindow:
             together[0].rule,
             ops[0],
             f"{plural(len(ops), 'op')}, {of_all}{plural(total, 'call')} more from {line}",
-            f"{len(ops)} ops +{total} calls{here} at {_place(line)}",
+            f"{len(ops)} ops +{total} calls{here} at {line.location}",
             tuple(op for op in ops if op),
             line,
             over_budget=any(each.over_budget for each in together),
@@ -524,11 +524,7 @@ def _at(finding: Finding, line: SourceLine | None, share: str = "") -> Finding:
 
 
 def _at_line(line: SourceLine | None) -> str:
-    return f" at {_place(line)}" if line else ""
-
-
-def _place(line: SourceLine) -> str:
-    return f"{line.file}:{line.line}"
+    return f" at {line.location}" if line else ""
 
 
 def _causes(line: Grown) -> Iterator[Place]:

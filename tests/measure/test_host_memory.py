@@ -47,7 +47,7 @@ def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypa
         del kept
 
     monkeypatch.setattr(tracemalloc, "take_snapshot", noted)
-    (line,) = lines_at(MIB * 3 // 2, body)
+    ((line, _),) = lines_at(MIB * 3 // 2, body)
     assert line.startswith("1 MiB at ")
 
 
@@ -59,13 +59,13 @@ def test_a_peak_that_no_look_meets_has_the_line_that_allocates_most_of_it(monkey
         del kept
 
     monkeypatch.setattr(host_memory, "Thread", lambda **_: Thread(target=str))
-    (line,) = lines_at(4 * MIB, body)
+    ((line, _),) = lines_at(4 * MIB, body)
     assert line.startswith("4 MiB at ")
     assert line.endswith(f"test_host_memory.py:{body.__code__.co_firstlineno + 2}")
 
 
 def test_where_no_line_reaches_a_peak_that_is_said() -> None:
-    (line,) = lines_at(100 * MIB, lambda: bytearray(MIB))
+    ((line, _),) = lines_at(100 * MIB, lambda: bytearray(MIB))
     assert line == "its lines are unknown: the peak is over within a millisecond"
 
 
@@ -117,7 +117,7 @@ def test_a_peak_that_no_line_holds_a_tenth_of_is_said_to_be_spread(monkeypatch: 
         looker.join(10)
         del kept
 
-    (line,) = lines_at(12 * MIB, body)
+    ((line, _),) = lines_at(12 * MIB, body)
     assert re.fullmatch(
         r"it is spread over \d+ lines?; the largest holds 1 MiB at tests/\S+test_host_memory.py:\d+", line
     )
@@ -130,5 +130,5 @@ def test_the_lines_that_hold_the_peak_are_named_the_largest_first() -> None:
         looker.join(10)  # it has looked
         del small, large
 
-    lines = lines_at(3 * MIB, body)
+    lines = [each.text for each in lines_at(3 * MIB, body)]
     assert [line.partition(":")[0] for line in lines[:1]] == ["3 MiB at tests/measure/test_host_memory.py"]

@@ -28,7 +28,8 @@ def test_the_line_at_which_the_program_is_gets_the_time() -> None:
     ticks = count(0, 10)
     with Sampler(Shown(HERE.parents[1]), lambda: next(ticks)) as sampler:
         waits_for(sampler, 20)
-    said, *_ = sampler.lines()  # under load a line beside it may have a look, too
+    (said, place), *_ = sampler.lines()  # under load a line beside it may have a look, too
+    assert place == f"measure/test_sampled.py:{LINE}"
     assert said.endswith(
         f" of the time is at measure/test_sampled.py:{LINE} in waits_for `threading.Event().wait(0.001)  # here`"
     )
@@ -58,7 +59,7 @@ def test_the_line_of_a_package_is_told_beside_the_line_that_called_it(
 
     with Sampler(Shown(HERE.parents[1])) as sampler:
         slowpoke.work(threading.Event().wait, lambda: sampler.looks < 20)
-    said, *_ = sampler.lines()  # under load a line beside it may have a look, too
+    (said, _), *_ = sampler.lines()  # under load a line beside it may have a look, too
     assert said.endswith(", most at slowpoke/__init__.py:3 in work `wait(0.001)`")
     assert " is at measure/test_sampled.py:" in said
 
@@ -80,14 +81,14 @@ def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes
     sampler = Sampler(Shown(HERE.parent))
     for chain, ns in chains.items():
         add(chain, ns)
-    below, *at = sampler.lines()
+    below, *at = (each.text for each in sampler.lines())
     assert below.startswith("84% of the time is below step.py:5 in forward")
     assert [each.split(" in ")[0] for each in at] == [
         "44% of the time is at copy.py:2",
         "40% of the time is at copy.py:1",
     ]
     add(["copy:2"], 80)
-    assert [each.split(" in ")[0] for each in sampler.lines()] == [
+    assert [each.text.split(" in ")[0] for each in sampler.lines()] == [
         "69% of the time is at copy.py:2",
         "22% of the time is at copy.py:1",
     ]
@@ -106,4 +107,4 @@ def test_the_time_is_not_at_the_lines_that_give_up_pythons_lock() -> None:
     with Sampler(Shown(HERE.parents[1])) as sampler:
         searches_and_writes(sampler, file)
     os.close(file)
-    assert "`pattern.search(text)  # the work`" in next(sampler.lines())
+    assert "`pattern.search(text)  # the work`" in next(sampler.lines()).text

@@ -12,6 +12,7 @@ import pytest
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure.sampled import Sampler
+from pytest_opprof.measure.traced import Where
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.range import Range
 from pytest_opprof.pytest_plugin import body as body_module
@@ -634,7 +635,7 @@ def test_a_limit_on_an_op_that_never_runs_stays_an_error_where_calls_are_counted
 def test_the_lines_that_run_in_place_of_ops_are_named(
     pytester: pytest.Pytester, suite: Suite, once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Sampler, "lines", lambda sampler: iter(["91% of the time is at tokenizer.py:6 in to_ids `x`"]))
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: [Where("91% of the time is at tokenizer.py:6 in to_ids `x`")])
     source = "from pytest_opprof.backends import fake\n" + PLAIN
     pytester.makepyfile(test_m=source.replace("    known", "    fake.launch('Add')\n    known"), tokenizer=ONE_BY_ONE)
     suite("--opprof-update").assert_outcomes(passed=1)

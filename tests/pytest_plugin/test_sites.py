@@ -157,7 +157,7 @@ def test_a_lost_cache_fails_in_a_later_run_of_the_body_with_its_lines(
             "  Sqrt: 30 calls (baseline: 0) at tables.py:5",
             "  (in a later run of the body, as if a cache were lost; confirmed in a fresh process)",
             "Sqrt * 0 -> 30 * new",
-            "where Sqrt comes from (30 calls, baseline: 0):",
+            "where Copy and Sqrt come from (each 30 calls, baseline: 0):",
             "   +30  tables.py:5 in table  `out[[]i[]] = np.sqrt(float(i))`  (new)",
         ]
     )

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from ...baselines.entry import entry_of
 from ...errors import BackendError, UsageError
+from ...measure.traced import Where, joined
 from ...processes.collection import SideTest
 from ...processes.turns import SideRun
 from ...profile.op_counts import in_all
@@ -39,7 +40,7 @@ from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded
-from ..reruns.causes import OF_TIME
+from ..reruns.causes import OF_TIME, explained_by
 from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.
@@ -86,7 +87,7 @@ class Found:
         """By test: the source lines of ops, on both sides."""
         self._lines: dict[str, tuple[dict[str, PythonCalls], dict[str, PythonCalls]]] = {}
         """By test: on both sides, by window, the calls of Python functions with the lines that make them."""
-        self._explained: dict[str, dict[str, Mapping[str, str]]] = {}
+        self._explained: dict[str, dict[str, Mapping[str, Where]]] = {}
         """By test, window and quantity: the lines of the working tree that take its time, or hold its memory."""
         self._failing: dict[object, str] = {}
         """The first failing test of each cause."""
@@ -155,20 +156,26 @@ class Found:
             if self._is_confirmed(group[0], pair):
                 self._confirmed.update(tests)
 
-    def _explained_there(self, test: str, window: WindowResult, base: Mapping[str, PythonCalls]) -> Mapping[str, str]:
+    def _explained_there(self, test: str, window: WindowResult, base: Mapping[str, PythonCalls]) -> Mapping[str, Where]:
         """Return why a *window* is slow, by coarse time: its lines, and the functions with more calls than at the base;
         and by peak the lines that hold its memory.
 
         A test whose calls are judged anyway names them there.
         """
-        said = {name: text for name, text in window.explained.items() if name in _EXPLAINED}
+        at = window.explained_at
+        said = {
+            name: Where(text, at[name].location if name in at else "")
+            for name, text in window.explained.items()
+            if name in _EXPLAINED
+        }
         before, now, first = base.get(window.name), window.python, _python(self.first[1].reports.get(test, []))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
             return said
         if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):
             return said
-        more = [each.text for each in that_grew(Before(before.functions, then=self._then), now)]
-        slow = {time: "; ".join(filter(None, [said.get(time, ""), *more])) for time in OF_TIME}
+        grown = that_grew(Before(before.functions, then=self._then), now)
+        more = [Where(each.text, each.line.location if each.line else "") for each in grown]
+        slow = {time: joined([*([said[time]] if time in said else []), *more]) for time in OF_TIME}
         return {**said, **slow} if more else said
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
@@ -295,8 +302,7 @@ class Found:
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
         if explained := self._explained.get(test, {}).get(name):
-            numbers = structs.replace(window.numbers, explained={**window.numbers.explained, **explained})
-            window = replace(window, numbers=numbers)
+            window = explained_by(window, explained)
         window = self._with_functions(test, window)
         # A test that changed, too, is not the cause of what the code under test does.
         if self._changes:

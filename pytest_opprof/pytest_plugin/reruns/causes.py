@@ -16,11 +16,12 @@ from ...baselines.store import Store
 from ...errors import UsageError
 from ...machine.git import commit_of
 from ...measure.plan import Settings, TestPlan
+from ...measure.traced import Where, joined
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
 from ...processes.request import request_of
 from ...profile.op_profile import OpProfile
-from ...profile.site_calls import site_calls
+from ...profile.site_calls import SourceLine, site_calls
 from ...profile.timings import OUTSIDE
 from ...python_calls import causes
 from ...python_calls.counted import PythonCalls
@@ -205,7 +206,7 @@ class Causes:
         self,
         test: TestRun,
         windows: list[JudgedWindow],
-        sample: Callable[[bool], Sequence[str]],
+        sample: Callable[[bool], Sequence[Where]],
         count: Callable[[], Mapping[str, PythonCalls]],
     ) -> list[JudgedWindow]:
         """Look up lines and functions that take the time of windows that fail for coarse time; return the windows.
@@ -228,7 +229,8 @@ class Causes:
             return [_explained(each, OF_TIME, lines) if each.name == BODY else each for each in windows]
         if any(each.name == BODY and each.unseen and not each.accepted for each in windows):
             lines = sample(False)
-            return [replace(each, instead=tuple(lines)) if each.name == BODY else each for each in windows]
+            instead = tuple(each.text for each in lines)
+            return [replace(each, instead=instead) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if each.is_slow}
         # Beside calls of Python functions, which have lines, those of a time that fails nothing may be as before: an
         # import in biopython's function took 74 % of the time, then and now.
@@ -240,12 +242,13 @@ class Causes:
         lines, counted = sample(False), count()  # a first run alone that takes longer fails nothing
         if BODY in slow and not lines and counted[BODY].fails_again:
             look = self._looks.slow(test, counted[BODY].uncounted)
-            lines = look.slow_lines or ([f"the lines that take its time are unknown: {look.why}"] if look.why else [])
+            unknown = f"the lines that take its time are unknown: {look.why}"
+            lines = look.slow_lines or ([Where(unknown)] if look.why else [])
             counted = look.python
         return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
 
     def memory_explained(
-        self, windows: list[JudgedWindow], holders: Callable[..., Sequence[str]]
+        self, windows: list[JudgedWindow], holders: Callable[..., Sequence[Where]]
     ) -> list[JudgedWindow]:
         """Look up the cycle, and the lines of Python and NumPy, that hold the memory of a body that fails for it;
         return the windows.
@@ -255,8 +258,8 @@ class Causes:
         return [_explained(each, *self._held(each, holders)) if each.name == BODY else each for each in windows]
 
     def _held(
-        self, window: JudgedWindow, holders: Callable[..., Sequence[str]]
-    ) -> tuple[Collection[str], Sequence[str]]:
+        self, window: JudgedWindow, holders: Callable[..., Sequence[Where]]
+    ) -> tuple[Collection[str], Sequence[Where]]:
         """Return the peaks to explain, and in words what holds them; empty if none is to be."""
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
         if self._apart:  # another process judges, and requests the lines of failing tests
@@ -268,7 +271,7 @@ class Causes:
         return peaks, holders(highest, are_lines_known=is_of_numpy or HOST_MEMORY in peaks) if highest else ()
 
     def _with_functions(
-        self, test: TestRun, window: JudgedWindow, lines: Sequence[str], counted: Mapping[str, PythonCalls]
+        self, test: TestRun, window: JudgedWindow, lines: Sequence[Where], counted: Mapping[str, PythonCalls]
     ) -> JudgedWindow:
         python = counted.get(window.name)
         if python is None or python.uncounted:
@@ -276,8 +279,8 @@ class Causes:
         kept = self._store.functions(window.environment, *test.where, window.name)
         called = causes.most_called(python) if isinstance(kept, str) else causes.that_grew(kept.calls, python)
         said = [*lines] if window.name == BODY else []
-        said += [each.text for each in called]
-        said += [f"{plural(python.collections, 'full garbage collection')}"] if python.collections > 1 else []
+        said += [Where(each.text, each.line.location if each.line else "") for each in called]
+        said += [Where(plural(python.collections, "full garbage collection"))] if python.collections > 1 else []
         return _explained(window, OF_TIME, said)
 
     def _with_base_functions(self, test: TestRun, window: JudgedWindow) -> JudgedWindow:
@@ -296,8 +299,16 @@ def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> Judge
     return replace(window, numbers=structs.replace(window.numbers, python=python.with_lines(lines)))
 
 
-def _explained(window: JudgedWindow, quantities: Iterable[str], said: Sequence[str]) -> JudgedWindow:
-    if not said:
-        return window
-    explained = {**window.numbers.explained, **dict.fromkeys(quantities, "; ".join(said))}
-    return replace(window, numbers=structs.replace(window.numbers, explained=explained))
+def _explained(window: JudgedWindow, quantities: Iterable[str], said: Sequence[Where]) -> JudgedWindow:
+    return explained_by(window, dict.fromkeys(quantities, joined(said))) if said else window
+
+
+def explained_by(window: JudgedWindow, said: Mapping[str, Where]) -> JudgedWindow:
+    """Return the window with explanations of its quantities."""
+    explained = {name: each.text for name, each in said.items()}
+    at = {name: SourceLine.at(each.line) for name, each in said.items() if each.line}
+    known = window.numbers
+    numbers = structs.replace(
+        known, explained={**known.explained, **explained}, explained_at={**known.explained_at, **at}
+    )
+    return replace(window, numbers=numbers)

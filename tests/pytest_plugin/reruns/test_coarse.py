@@ -17,6 +17,7 @@ from pytest_opprof.machine.identity import machine, with_python
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.measure import recorder
 from pytest_opprof.measure.sampled import Sampler
+from pytest_opprof.measure.traced import Where
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
@@ -29,6 +30,7 @@ from ...conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
 Suite = Callable[..., pytest.RunResult]
 HERE = with_python(machine())
 MS = 1_000_000
+LINE = Where("97% of the time is at test_m.py:7 in test_a `pass`", "test_m.py:7")
 MODEL = """
 import pytest
 from pytest_opprof.backends import fake
@@ -680,12 +682,13 @@ def test_the_functions_that_are_called_most_and_collections_explain_it(
 
 
 def test_the_line_that_takes_the_time_explains_it(slower: Callable[..., pytest.RunResult], monkeypatch: Any) -> None:
-    def sampled(sampler: Sampler) -> list[str]:
-        return ["97% of the time is at test_m.py:7 in test_a `pass`"]
-
-    monkeypatch.setattr(Sampler, "lines", sampled)
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: [LINE])
     slower().stdout.fnmatch_lines(
-        ["  CPU time: 3.9 s (baseline: 12 ms), x325*", "    97% of the time is at test_m.py:7 *"]
+        [
+            "  CPU time: 3.9 s (baseline: 12 ms), x325*",
+            "    97% of the time is at test_m.py:7 *",
+            "FAILED test_m.py::test_a - CPU time 12 ms -> 3.9 s at test_m.py:7",
+        ]
     )
 
 
@@ -718,7 +721,7 @@ def test_on_a_busy_machine_time_that_is_slept_is_no_noise(
 def test_the_line_that_takes_the_time_stands_beside_more_calls(
     slower: Callable[..., pytest.RunResult], pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Sampler, "lines", lambda sampler: ["97% of the time is at test_m.py:7 in test_a `pass`"])
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: [LINE])
     looks(monkeypatch)
     for cpu, line in ((3900, ["      97% of the time is at test_m.py:7 *"]), (13, [])):
         model(pytester, cpu, more='fake.launch("Add")')
@@ -732,7 +735,7 @@ def test_beside_calls_of_functions_a_time_that_fails_nothing_has_no_line_of_its_
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """74 % of the time of biopython's test was at an import, before as after the change."""
-    monkeypatch.setattr(Sampler, "lines", lambda sampler: ["97% of the time is at test_m.py:7 in test_a `pass`"])
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: [LINE])
     model(pytester, 12, mark="(python=True)")
     suite("--opprof-update").assert_outcomes(passed=1)
     looks(monkeypatch)
@@ -747,7 +750,7 @@ def test_a_run_that_finds_a_cache_full_does_not_explain_the_first_one(
     slower: Callable[..., pytest.RunResult], pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line of PennyLane's test that is left had the blame of 420 ms in a function with an lru_cache."""
-    monkeypatch.setattr(Sampler, "lines", lambda sampler: ["97% of the time is at test_m.py:7 in test_a `pass`"])
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: [LINE])
     looks(monkeypatch)
     more = "fake.launch('Add'); took = next(test_a.__dict__.setdefault('took', iter([3900, *[12] * 50])))"
     model(pytester, "took", more=more)  # type: ignore[arg-type]  # an expression
