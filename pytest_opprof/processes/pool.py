@@ -251,13 +251,13 @@ class Pool:
             self.forget()
             raise
 
-    def cold(self, file: str, test: str, slow: bool) -> Answer:
+    def cold(self, file: str, test: str, *, slow: bool = False, lines: bool = False) -> Answer:
         """Count calls of Python functions of *test* in a process where nothing ran before, in its one run.
 
-        *slow*: let pytest run it there before, and sample the lines that take its time.
+        *slow*: let pytest run it there before, and sample the lines that take its time. *lines*: find the callers.
         """
         with self.started({file}) as (process,):
             sampling = Batch([test], Request(slow=True, causes=True, ops_only=True))
             sampled = process.measure(sampling)[test] if slow else Answer({}, "")
-            counted = process.measure(Batch([test], Request(cold=True)))[test]
+            counted = process.measure(Batch([test], Request(cold=True, sites=lines)))[test]
             return dataclasses.replace(counted, slow_lines=sampled.slow_lines, why=sampled.why or counted.why)

@@ -307,7 +307,8 @@ def _takes_less_again(call: Call, measurement: Measurement) -> bool:
 def count_cold(call: Call, measurement: Measurement) -> Generator[None, object, object]:
     """Let pytest run the body, count its calls of Python functions, and leave the counts to the requesting run."""
     assert measurement.shown is not None  # a run that judges has it
-    counting = Counting(measurement.shown, (), target=_code_of(call.item))
+    lines = request_of(call.item.config).sites
+    counting = Counting(measurement.shown, (), lines, target=_code_of(call.item))
     measurement.counting = counting
     try:
         with counting.counter:

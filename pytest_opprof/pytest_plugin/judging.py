@@ -174,7 +174,9 @@ class Judging:
         lacks_calls = base is None or (PYTHON_CALLS in base.facts and wants_calls)
         if plan.python or lacks_calls:
             if python is not None and python.uncounted:
-                report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}")
+                advice = "; --opprof-python counts them in a fresh process" if python.fails_again else ""
+                advice = advice if plan.python is None and self._settings.rank.is_alone else ""
+                report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}{advice}")
             elif python is None and base is not None and not report.accepted:
                 report = report.with_remark("calls of Python functions are not compared: this run could not count them")
         if base:

@@ -241,8 +241,14 @@ class Measuring:
         if why := _why_uncountable(test, self._settings):
             return dict.fromkeys(names, PythonCalls(uncounted=why))
         counted = self._counted_here(call, measurement)
-        why = counted[BODY].uncounted if counted[BODY].fails_again else ""
-        return (self._judging.looks.counted_cold(test, why) or counted) if why else counted
+        if not counted[BODY].fails_again:
+            return counted
+        why, looks = counted[BODY].uncounted, self._judging.looks
+        found = looks.counted_cold(test, why) or counted
+        if not self._judging.causes.compares_lines or found is counted:
+            return found
+        lines = looks.counted_cold(test, why, lines=True)
+        return {name: each.with_lines(lines[name]) if name in lines else each for name, each in found.items()}
 
     def _counted_here(self, call: Call, measurement: Measurement) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window, with their lines if a comparison requests these.

@@ -191,7 +191,7 @@ def test_a_baseline_without_counts_is_said(pytester: pytest.Pytester, suite: Sui
 
 @pytest.fixture
 def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(pool: Pool, file: str, test: str, slow: bool) -> Answer:
+    def none(pool: Pool, file: str, test: str, *, slow: bool, lines: bool) -> Answer:
         raise BackendError("none is started in this test")
 
     monkeypatch.setattr(Pool, "cold", none)
@@ -213,6 +213,18 @@ def test_a_body_that_cannot_run_twice_passes_and_says_so(
     result = suite("--opprof", "-v")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*were not counted: the body cannot run twice: FileExistsError: *"])
+    result.stdout.no_fnmatch_line("*--opprof-python counts them*")
+
+
+def test_a_body_that_cannot_run_twice_is_said_to_be_counted_on_request(
+    pytester: pytest.Pytester, suite: Suite, once: None
+) -> None:
+    pytester.makepyfile(
+        test_m="import pytest\n@pytest.mark.opprof\ndef test_ids(tmp_path): (tmp_path / 'new').mkdir()\n"
+    )
+    result = suite("--opprof-update", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*the body cannot run twice: *; --opprof-python counts them in a fresh process*"])
 
 
 def test_a_limit_on_what_was_not_counted_is_an_error(pytester: pytest.Pytester, suite: Suite, no_process: None) -> None:
@@ -462,7 +474,7 @@ def test_fresh_processes_count_what_runs_once_and_show_what_varies(pytester: pyt
         [
             "opprof: test_m.py::test_ids: the body cannot run twice: FileExistsError: *; counting its Python calls *",
             f"  calls of Python functions: {before + 30} (baseline: {before})",  # type: ignore[operator]
-            "    `builtins.abs` is called 60 times (baseline: 30)",
+            "    `test_ids` at test_m.py:8 calls `builtins.abs` 60 times (baseline: 30)",
         ]
     )
 

@@ -39,6 +39,7 @@ from .counts import Looks, does_less, is_alike, lacks_sites, with_sites
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
 _CHANGES = "the change since a baseline"
+_ONCE = "the body cannot run twice"
 _LOOK = "; --opprof-sites records them in the first run"
 
 
@@ -159,11 +160,12 @@ class Causes:
         *again* runs the body once more in this process, and finds the callers of the given functions.
         """
         windows = [self._with_base_functions(test, window) if window.wanted_functions else window for window in windows]
-        warm = [window for window in windows if window.numbers.python and not window.numbers.python.cold]
-        wanted = set[str]().union(*(window.wanted_functions for window in warm))
+        counted = [window for window in windows if window.numbers.python]
+        wanted = set[str]().union(*(window.wanted_functions for window in counted))
         if not wanted:
             return windows
-        lines = again(wanted)
+        is_cold = any(window.numbers.python and window.numbers.python.cold for window in counted)
+        lines = self._looks.counted_cold(test, _ONCE, lines=True) if is_cold else again(wanted)
         return [_with_lines(window, lines) if window.wanted_functions else window for window in windows]
 
     def with_change(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:

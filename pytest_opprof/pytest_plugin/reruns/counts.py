@@ -182,12 +182,13 @@ class Looks:
         if not (agrees and may_stay(self._settings, windows)):
             self._pool.forget()
 
-    def counted_cold(self, test: TestRun, why: str) -> Mapping[str, PythonCalls]:
+    def counted_cold(self, test: TestRun, why: str, *, lines: bool = False) -> Mapping[str, PythonCalls]:
         """Count Python functions in a fresh process, in the only run of a body that cannot run twice (*why*).
 
-        Empty if there is no time left, or no process.
+        With *lines* it finds their callers. Empty if there is no time left, or no process.
         """
-        return self._cold(test, f"{why}; counting its Python calls in a fresh process", slow=False).python
+        told = "looking up the lines that make its Python calls" if lines else "counting its Python calls"
+        return self._cold(test, f"{why}; {told} in a fresh process", lines=lines).python
 
     def slow(self, test: TestRun, why: str) -> Answer:
         """Return the lines that take the time of a body that cannot run twice (*why*), and its calls of functions.
@@ -202,13 +203,13 @@ class Looks:
         rank = self._settings.rank
         return "" if rank.is_alone else f"{NO_FRESH} {rank.size} ranks"
 
-    def _cold(self, test: TestRun, why: str, *, slow: bool) -> Answer:
+    def _cold(self, test: TestRun, why: str, *, slow: bool = False, lines: bool = False) -> Answer:
         if why_not := self.limit.reached or self._no_process:
             return Answer({}, why_not)
         say(self._config, f"opprof: {test.id}: {why}")
         with self.limit.spent():
             try:
-                return self._pool.cold(test.file, test.id, slow)
+                return self._pool.cold(test.file, test.id, slow=slow, lines=lines)
             except BackendError as error:
                 return Answer({}, str(error))
 
