@@ -28,11 +28,17 @@ from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.judging import Judging
 from pytest_opprof.pytest_plugin.options import settings_of
+from pytest_opprof.pytest_plugin.reruns.counts import with_looks
 from pytest_opprof.pytest_plugin.reruns.times import is_open
 from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.results.judged_window import JudgedWindow
-from pytest_opprof.results.window_result import BODY
+from pytest_opprof.results.window_result import BODY, WindowNumbers
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.stored_rule import unjudged
+from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Verdict
+
+from ..conftest import profile_of
 
 ENVIRONMENT = Environment((("fake", "1"),), "fake", timing="async")
 Round = Mapping[str, int]
@@ -397,3 +403,13 @@ def test_a_window_that_was_not_opened_again_stays_as_it_was(judge: Judge) -> Non
     test = judge(base={BODY: TIMED})
     windows = test.first(body=SLOW)
     assert test.judging.times.retimed(test.test, windows, []) == windows
+
+
+def test_a_leak_of_another_number_in_a_fresh_process_is_said_with_it() -> None:
+    base = WindowBaseline({"Add": OpCounts(Range(1))}, facts={"left_behind": Range(1, 4)})
+    profile = profile_of([("Add", 1_000)])
+    numbers = WindowNumbers.of("body", replace(profile, counts={"left_behind": {0: 5_788}}))
+    diff = compare(base.done, numbers.done, unjudged("", ()), STORED)
+    seen = Answer({"body": WindowBaseline({"Add": OpCounts(Range(1))}, facts={"left_behind": Range(5_790)})}, "")
+    window = with_looks([seen, seen], "", STORED, JudgedWindow(numbers, diff=diff), base)
+    assert window.looked == "alone in a fresh process: left behind by each call 5790; more than in the baseline, too"

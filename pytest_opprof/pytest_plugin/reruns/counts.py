@@ -17,8 +17,9 @@ from ...measure.plan import Settings
 from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ...processes.this_run import say
 from ...profile.environment import Environment
-from ...profile.op_counts import GONE, counts_of
+from ...profile.op_counts import GONE, OpCounts, counts_of
 from ...profile.op_profile import OpProfile, Remark
+from ...profile.range import Range
 from ...profile.timings import works_on_host
 from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
@@ -265,13 +266,8 @@ def with_looks(
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
     worse = [op for op in worse if op not in window.first_uses]
     first, last = changes(now, seen[0], tolerances), changes(now, seen[-1], tolerances)
-    calls = {**seen[0][1], **{op: each.calls for op, each in seen[0][0].items()}}
     # With the same ops, a first use in a process may do more than the change does: it imports, or fills a cache.
-    varied = [
-        f"{named(op)} {calls.get(op, 0) if first[op].is_of_calls else first[op].value}"
-        for op in worse
-        if op in first and op in last
-    ]
+    varied = [_said_alone(op, first[op], *seen[0]) for op in worse if op in first and op in last]
     if varied:
         against_base = [changes(was, each, tolerances) for each in seen]
         more = all(op in found and found[op].is_regression for found in against_base for op in worse)
@@ -279,6 +275,13 @@ def with_looks(
         return replace(window, looked=f"alone in a fresh process: {', '.join(varied)}{advice}")
     again = " the second time" if any(op in first for op in worse) else ""
     return replace(window, confirmed=True, looked=f"confirmed in a fresh process{again}{_told(window.first_uses)}")
+
+
+def _said_alone(op: str, verdict: Verdict, ops: Mapping[str, OpCounts], facts: Mapping[str, Range]) -> str:
+    """Return the number of an op, or of a fact of the window, in a fresh process; or how its work differs there."""
+    if op in FACTS and op in facts:
+        return f"{FACTS[op].called} {FACTS[op].unit.write(facts[op].most, 3)}"
+    return f"{op} {(ops[op].calls if op in ops else 0) if verdict.is_of_calls else verdict.value}"
 
 
 def _without_calls_of_other_versions(window: JudgedWindow, base: WindowBaseline, seen: WindowBaseline) -> JudgedWindow:
