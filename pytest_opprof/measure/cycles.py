@@ -7,13 +7,15 @@ Other garbage cycles do not matter: the collector frees them, and nobody waits f
 from __future__ import annotations
 
 import gc
+import sys
 import tracemalloc
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 from ..machine.garbage import uncollected
@@ -48,8 +50,9 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
     yield from made_at([*lines][:_LINES])
 
 
-def memory_kept(call: Callable[[], object], least: int) -> Sequence[Where]:
-    """Run the body once more; return in words the cycle that keeps memory of arrays, if that is at least *least* bytes.
+def memory_kept(call: Callable[[], object], least: int, *, on_device: bool = False) -> Sequence[Where]:
+    """Run the body once more; return in words the cycle that keeps memory of arrays of NumPy and PyTorch, if that is at
+    least *least* bytes: of the host, or of a device (*on_device*).
 
     When the collector runs decides how much of it is in a peak: 7.3 or 8.6 of 12.2 MiB in jaxtyping's test.
     """
@@ -57,43 +60,64 @@ def memory_kept(call: Callable[[], object], least: int) -> Sequence[Where]:
     with uncollected():
         call()
         garbage = _garbage()
-    arrays = _arrays(garbage)
-    of_largest = max(arrays.values(), key=lambda each: each[1], default=None)
-    if of_largest is None or sum(nbytes for _, nbytes in arrays.values()) < least:
+    kept = _arrays(garbage, on_device)
+    if not kept or sum(each.nbytes for each in kept) < least:
         return []
-    array, _ = of_largest
-    ids = {*map(id, garbage)}
-    cycle = _cycle(garbage, [each for each in (array, *gc.get_referrers(array)) if id(each) in ids])
-    sizes = [(ref(each), nbytes) for each, nbytes in arrays.values()]
-    del garbage, arrays, array, of_largest
+    array = max(kept, key=lambda each: each.nbytes).array
+    ids = {*map(id, garbage)} if len(garbage) <= _MOST_GARBAGE else set[int]()
+    near = [each for each in (array, *gc.get_referrers(array)) if id(each) in ids] if ids else []
+    cycle = _cycle(garbage, near) if near else ""
+    sizes = [(each.is_freed, each.nbytes) for each in kept]
+    del garbage, kept, array, near
     gc.collect()
-    total = sum(nbytes for each, nbytes in sizes if each() is None)  # the program holds the others, too
-    if total < least:
+    total = sum(nbytes for is_freed, nbytes in sizes if is_freed())  # the program holds the others, too
+    if total < max(least, 1):
         return []
-    kept_by = f"the cycle {cycle}" if cycle else "cycles"
-    size = f"{format_bytes(total)} in a run without it"
-    return [Where(f"arrays are kept by {kept_by} until the garbage collector runs: {size}")]
+    keep = f"the cycle {cycle} keeps" if cycle else "cycles keep"
+    return [Where(f"{keep} up to {format_bytes(total)} of arrays until the garbage collector runs")]
 
 
-def _arrays(garbage: Sequence[object]) -> Mapping[int, tuple[object, int]]:
-    """Return the arrays of any framework to which the garbage refers, with their bytes, by the address of their memory
-    or of themselves.
+class _Array(NamedTuple):
+    """An array to which garbage refers."""
+
+    array: Any
+    nbytes: int
+    """Of the memory that it shares with its views."""
+    is_freed: Callable[[], bool]
+
+
+def _arrays(garbage: Sequence[object], on_device: bool) -> Sequence[_Array]:
+    """Return an array for each memory of NumPy and PyTorch to which the garbage refers.
+
+    No code of the program runs: objects may have any attributes, and their finalizers ran.
     """
-    found: dict[int, tuple[object, int]] = {}
+    numpy, torch = (sys.modules.get(name) for name in ("numpy", "torch"))
+    found: dict[int, _Array] = {}
     # No collector tracks an array of NumPy.
     untracked = (one for each in garbage for one in gc.get_referents(each) if not gc.is_tracked(one))
     for each in (*garbage, *untracked):
         array: Any = each
-        if not hasattr(type(array), "__dlpack__"):  # other attributes may be properties that compute
-            continue
-        with suppress(Exception):  # a tensor may have no memory
-            if hasattr(array, "untyped_storage"):  # of PyTorch: views share it
-                found[array.untyped_storage().data_ptr()] = array, array.untyped_storage().nbytes()
-            elif getattr(array, "base", None) is None:
-                found[id(array)] = array, int(array.nbytes)
-    return found
+        if numpy and not on_device and issubclass(type(array), numpy.ndarray):
+            owner = array
+            while isinstance(owner.base, numpy.ndarray):
+                owner = owner.base
+            if owner.base is None:  # else the memory is of a file or of another library
+                found[id(owner)] = _Array(array, owner.nbytes, partial(_is_gone, ref(owner)))
+        elif torch and issubclass(type(array), torch.Tensor):
+            with suppress(Exception), torch._C.DisableTorchFunctionSubclass():  # a sparse tensor has no storage
+                storage = torch.Tensor.untyped_storage(array)
+                if storage.device.type != "meta" and (storage.device.type != "cpu") is on_device:
+                    weak = torch.multiprocessing.reductions.StorageWeakRef(storage)
+                    found[storage._cdata] = _Array(array, storage.nbytes(), weak.expired)
+    return [*found.values()]
 
 
+def _is_gone(weak: ref[object]) -> bool:
+    return weak() is None
+
+
+# In more garbage no cycle is looked for: 7 s in a million lists.
+_MOST_GARBAGE = 100_000
 _LINES = 3
 
 

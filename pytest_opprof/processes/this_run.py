@@ -40,6 +40,8 @@ def command(config: pytest.Config, folder: str) -> list[str]:
     for name, option in _FILES.items():
         if getattr(config.option, name, None):
             redirected.append(f"{option}{folder}/{name}")
+    if getattr(config.option, "opprof_all", False):  # a side of a comparison without marks has it from the other run
+        redirected.append("--opprof-all")
     if config.pluginmanager.hasplugin("_cov"):
         redirected.append("--no-cov")
     if config.pluginmanager.hasplugin("xdist"):

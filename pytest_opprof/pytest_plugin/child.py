@@ -182,6 +182,7 @@ class Side:
 
     def _measure_all(self, tests: Sequence[TestRun]) -> None:
         self._config.stash[SETTINGS] = dataclasses.replace(settings_of(self._config), everything=True)
+        self._config.option.opprof_all = True  # of the processes that this one starts
         for test in tests:
             test.read_marks_anew()
 

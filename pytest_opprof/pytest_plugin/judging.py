@@ -59,6 +59,9 @@ def _only_timed(measurement: Measurement, profile: OpProfile, python: PythonCall
     return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({advice})' if advice else ''}"
 
 
+_COUNTS_ONCE = "--opprof-python counts them in a fresh process"
+
+
 class Judging:
     """Judges the windows of tests, in more processes if one is not enough."""
 
@@ -174,11 +177,12 @@ class Judging:
         lacks_calls = base is None or (PYTHON_CALLS in base.facts and wants_calls)
         if plan.python or lacks_calls:
             if python is not None and python.uncounted:
-                advice = "; --opprof-python counts them in a fresh process" if python.fails_again else ""
-                advice = advice if plan.python is None and self._settings.rank.is_alone else ""
+                advice = f"; {_COUNTS_ONCE}" if python.fails_again and plan.python is None else ""
                 report = report.with_remark(f"calls of Python functions were not counted: {python.uncounted}{advice}")
             elif python is None and base is not None and not report.accepted:
-                report = report.with_remark("calls of Python functions are not compared: this run could not count them")
+                advice = f"; {_COUNTS_ONCE}" if plan.python is None else ""
+                why = f"this run could not count them{advice}"
+                report = report.with_remark(f"calls of Python functions are not compared: {why}")
         if base:
             report = _with_remark_of_versions(report, base, bool(plan.python))
             wanted = plan.host_memory or (profile.is_empty and plan.host_memory is None)

@@ -92,7 +92,7 @@ class Summary:
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         if records:
-            said = _counted(records, settings.against, are_remarks_shown=verbosity >= 0)
+            said = _counted(records, settings, are_remarks_shown=verbosity >= 0)
         elif self.is_cut:
             said = _INTERRUPTED
         else:
@@ -119,16 +119,13 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
         yield f"  ... and {plural(len(worse) - _CAUSES, 'more cause')}"
 
 
-def _counted(records: Sequence[TestRecord], against: str, *, are_remarks_shown: bool) -> str:
+def _counted(records: Sequence[TestRecord], settings: Settings, *, are_remarks_shown: bool) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     ok = sum(record.status is Status.OK for record in records)
-    parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, against)]
+    parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, settings.against)]
     if timed := sum(map(_has_only_time, records)):
-        hint = (
-            " (--opprof-python compares Python calls; opprof backends: which ops are seen)"
-            if timed == len(records)
-            else ""
-        )
+        python = "" if settings.python else "--opprof-python compares Python calls; "
+        hint = f" ({python}opprof backends: which ops are seen)" if timed == len(records) else ""
         parts.append(f"{timed} by time alone{hint}")
     if would_fail := sum(bool(record.reported) for record in records):
         parts.append(f"{would_fail} would fail without --opprof-report-only")

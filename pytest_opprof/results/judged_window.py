@@ -48,8 +48,8 @@ _WORK_GREW = 1.01
 _SHARED_OPS = 3
 # A line that makes less than this share of the extra calls of its ops joins none.
 _MOST_CALLS = 0.5
-# Of so many ops whose lines are not one, the line that leads to this share of the extra calls is the cause.
-_MANY_OPS, _LEADS_TO = 5, 0.9
+# Of so many ops at lines of so many functions, the line that leads to this share of the extra calls is the cause.
+_MANY_OPS, _MANY_FUNCTIONS, _LEADS_TO = 5, 3, 0.9
 # The reasons of functions compiled again that a failure shows.
 _REASONS = 3
 # The quantities that a leak adds to.
@@ -363,10 +363,11 @@ class JudgedWindow:
             place for place, ops in shared.items() if sum(ops.values()) >= _MOST_CALLS * sum(in_all[op] for op in ops)
         ]
         most = max(leading, key=lambda place: (len(shared[place]), nearness(place)), default=None)
+        of_calls = {op: more for op, (by, more) in grown.items() if by == "calls" and op not in FACTS}
+        total = sum(in_all[op] for op in of_calls)
         by_place: Mapping[Place, Mapping[str, int]] = shared
-        total = sum(in_all.values())
-        if len(in_all) >= _MANY_OPS and (most is None or sum(shared[most].values()) < _MOST_CALLS * total):
-            most, by_place = _leading_to_all(grown, total) or (most, shared)
+        if most is None or sum(shared[most].values()) < _MOST_CALLS * total:
+            most, by_place = _leading_to_all(of_calls, total) or (most, shared)
         found = found if most is None else self._of_one_line(found, most, by_place[most], in_all)
         found = [
             each if each.adds or each.line else _at(each, *lines.get(with_lines(each.op or each.rule), (None, "")))
@@ -542,26 +543,30 @@ def _causes(line: Grown) -> Iterator[Place]:
 
 
 def _leading_to_all(
-    grown: Mapping[str, tuple[Amount, Sequence[Grown]]], total: int
+    grown: Mapping[str, Sequence[Grown]], total: int
 ) -> tuple[Place, Mapping[Place, Mapping[str, int]]] | None:
-    """Return the innermost line that leads to nearly all of *total* extra calls, with those of each line by op.
+    """Return the innermost line that leads to nearly all of *total* extra calls, with those of each line by op, where
+    many ops grew in many functions.
 
-    jax_cosmo's lost cache: 19 ops at 14 lines of an integrand, all by one call of `odeint`. A line of the test itself,
-    which leads to all, says nothing.
+    jax_cosmo's lost cache: 19 ops in five functions of an integrand, all by one call of `odeint`. A line of the test
+    itself, which leads to all, says nothing.
     """
+    functions = {line.place[:2] for lines in grown.values() for line in lines}
+    if len(grown) < _MANY_OPS or len(functions) < _MANY_FUNCTIONS:
+        return None
     through: dict[Place, dict[str, int]] = defaultdict(dict)
     depth: dict[Place, int] = {}
 
-    def climb(op: str, line: Grown) -> None:
+    def climb(op: str, line: Grown, below: frozenset[Place]) -> None:
         for caller in line.callers:
-            if len(caller.chain) > 1:
+            if caller.place not in below and len(caller.chain) > 1:  # once, however deep a recursion is
                 through[caller.place][op] = through[caller.place].get(op, 0) + caller.more
                 depth[caller.place] = max(depth.get(caller.place, 0), len(caller.chain))
-            climb(op, caller)
+            climb(op, caller, below | {caller.place})
 
-    for op, (by, more) in grown.items():
-        for line in more if by == "calls" and op not in FACTS else ():
-            climb(op, line)
+    for op, lines in grown.items():
+        for line in lines:
+            climb(op, line, frozenset())
     leading = [place for place, ops in through.items() if sum(ops.values()) >= _LEADS_TO * total]
     innermost = max(leading, key=lambda place: depth[place], default=None)
     return None if innermost is None else (innermost, through)

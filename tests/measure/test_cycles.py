@@ -37,7 +37,7 @@ def of_torch() -> None:
 @pytest.mark.parametrize("call", [of_numpy, pytest.param(of_torch, marks=pytest.mark.torch)])
 def test_a_cycle_that_keeps_arrays_is_named_with_their_memory(call: Callable[[], None]) -> None:
     ((said, _),) = memory_kept(call, SIZE)
-    assert said == "arrays are kept by the cycle Batch.me until the garbage collector runs: 3 MiB in a run without it"
+    assert said == "the cycle Batch.me keeps up to 3 MiB of arrays until the garbage collector runs"
 
 
 def test_less_than_the_least_memory_is_no_cause() -> None:
@@ -52,7 +52,7 @@ def test_an_array_that_the_program_holds_is_not_kept_by_a_cycle() -> None:
         Batch(np.zeros(SIZE // 4, np.uint8))
 
     assert memory_kept(of_both, SIZE) == []
-    assert ": 256 KiB in a run" in memory_kept(of_both, SIZE // 4)[0].text
+    assert " up to 256 KiB of arrays " in memory_kept(of_both, SIZE // 4)[0].text
 
 
 def test_arrays_without_a_cycle_are_freed_at_once() -> None:

@@ -209,5 +209,5 @@ def test_a():
     pytester.makepyfile(test_m=test.format(cycle="self.me = self"))
     result = suite("--opprof", "--opprof-backend=torch")
     result.assert_outcomes(failed=1)
-    said = "    arrays are kept by the cycle Batch.me until the garbage collector runs: 1.91 MiB in a run without it"
+    said = "    the cycle Batch.me keeps up to 1.91 MiB of arrays until the garbage collector runs"
     result.stdout.fnmatch_lines(["  peak memory: 1.91 MiB (baseline: 391 KiB)", said])

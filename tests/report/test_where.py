@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -284,27 +284,42 @@ def test_a_new_line_that_calls_a_helper_is_the_cause_of_all_its_ops() -> None:
     assert str(failing.told[0]) == "3 ops, 6 calls more from nets.py:31 in forward  `again = helper(x)`"
 
 
-def test_of_many_lines_the_innermost_one_that_leads_to_them_is_the_cause() -> None:
-    """jax_cosmo's integrand has 14 lines with 19 ops, each called by `odeint` once more for a lost cache."""
+def called_from(
+    ops: Sequence[str], calls: int, outer: Sequence[SourceLine], functions: Sequence[str]
+) -> dict[str, tuple[SiteCalls, ...]]:
+    """Return a line for each op in its function, called from the *outer* lines."""
+    return {
+        op: (SiteCalls(calls, (line(number, f"{op}(x)", function), *outer)),)
+        for number, (op, function) in enumerate(zip(ops, functions))
+    }
+
+
+def test_of_many_functions_the_innermost_line_that_leads_to_them_is_the_cause() -> None:
+    """jax_cosmo's integrand has 19 ops in five functions, each called by `odeint` once more for a lost cache."""
     ops = ["Add", "Cast", "Div", "Exp", "Mul"]
     outer = (line(30, "y = integral(x)"), line(40, "distance(x)"), TEST)
-    sites = [
-        {op: (SiteCalls(calls, (line(number, f"{op}(x)", "integrand"), *outer)),) for number, op in enumerate(ops)}
-        for calls in (1, 4)
-    ]
-    failing = window(dict.fromkeys(ops, 4), sites[1], dict.fromkeys(ops, 1), sites[0])
-    assert str(failing.told[0]) == "5 ops, 15 calls more from nets.py:30 in forward  `y = integral(x)`"
-    # The test's own line leads to everything, which says nothing.
-    sites = [{op: (at(number, calls),) for number, op in enumerate(ops)} for calls in (1, 4)]
-    failing = window(dict.fromkeys(ops, 4), sites[1], dict.fromkeys(ops, 1), sites[0])
-    assert [each.op for each in failing.told] == ops
-    # Four ops have their own lines.
-    sites = [
-        {op: (SiteCalls(calls, (line(number, f"{op}(x)", "integrand"), *outer)),) for number, op in enumerate(ops[1:])}
-        for calls in (1, 4)
-    ]
-    failing = window(dict.fromkeys(ops[1:], 4), sites[1], dict.fromkeys(ops[1:], 1), sites[0])
-    assert [each.op for each in failing.told] == ops[1:]
+
+    def told(number: int, outer: Sequence[SourceLine], functions: Sequence[str]) -> list[str]:
+        before, now = (called_from(ops[:number], calls, outer, functions) for calls in (1, 4))
+        return [str(each) for each in window(dict.fromkeys(now, 4), now, dict.fromkeys(now, 1), before).told]
+
+    assert told(5, outer, "fgghh")[0] == "5 ops, 15 calls more from nets.py:30 in forward  `y = integral(x)`"
+    own = [f"{op}: 4 calls (baseline: 1) at nets.py:{number}" for number, op in enumerate(ops)]
+    assert told(5, (TEST,), "fgghh") == own  # the test's own line leads to everything, which says nothing
+    assert told(5, outer, "ggggg") == own  # the change is in the one function that has the lines
+    assert told(4, outer, "fghh") == own[:4]
+
+
+def test_a_recursion_leads_to_its_calls_once() -> None:
+    ops = ["Add", "Cast", "Div", "Exp", "Mul"]
+    again, entry, other = line(12, "rec(x, n - 1)", "rec"), line(14, "rec(x, 3)"), line(16, "other()")
+    sites = []
+    for calls in (1, 2):
+        deep = called_from(ops, calls, (again, again, again, entry, TEST), "fgghh")
+        flat = called_from(ops, calls, (other, TEST), "fgghh")
+        sites.append({op: (*deep[op], *flat[op]) for op in ops})
+    failing = window(dict.fromkeys(ops, 4), sites[1], dict.fromkeys(ops, 2), sites[0])
+    assert not any("more from" in str(each) for each in failing.told)
 
 
 def test_a_helper_that_ran_no_op_before_is_told_with_the_line_that_calls_it() -> None:

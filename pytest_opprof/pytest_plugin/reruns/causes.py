@@ -255,7 +255,7 @@ class Causes:
         """Look up the cycle, and the lines of Python and NumPy, that hold the memory of a body that fails for it;
         return the windows.
 
-        *holders* runs the body again, given its peak, and whether its lines are known.
+        *holders* runs the body again, given its peak, whether its lines are known, and whether it is of a device.
         """
         return [_explained(each, *self._held(each, holders)) if each.name == BODY else each for each in windows]
 
@@ -270,7 +270,9 @@ class Causes:
         facts = window.numbers.facts
         peaks = {name: max(column) for name in fails & PEAKS if (column := facts.get(name))}
         highest = max(peaks.values(), default=0)
-        return peaks, holders(highest, are_lines_known=is_of_numpy or HOST_MEMORY in peaks) if highest else ()
+        on_device = window.environment.device != "cpu" and HOST_MEMORY not in peaks
+        known = is_of_numpy or HOST_MEMORY in peaks
+        return peaks, holders(highest, are_lines_known=known, on_device=on_device) if highest else ()
 
     def _with_functions(
         self, test: TestRun, window: JudgedWindow, lines: Sequence[Where], counted: Mapping[str, PythonCalls]
