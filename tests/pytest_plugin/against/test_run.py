@@ -1095,3 +1095,20 @@ def test_calls_of_python_functions_are_counted_on_both_sides(repository: pytest.
             r"    `step` at model/__init__.py:4 calls `builtins.abs` 50 times \(HEAD: 0\)",
         ]
     )
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_without_marks_the_python_calls_of_a_body_that_runs_once_are_compared(repository: pytest.Pytester) -> None:
+    test = """
+def work(number): return number * 2
+def test_a(tmp_path):
+    (tmp_path / "new").mkdir()
+    sum(work(number) for number in range({calls}))
+"""
+    repository.makepyfile(test_m=test.format(calls=20))
+    git(repository, "commit", "-qam", "no mark")
+    repository.makepyfile(test_m=test.format(calls=200))
+    result = run(repository, "--opprof-python")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["    `test_a` at test_m.py:4 calls `test_m.work` 200 times (HEAD: 20)*"])
