@@ -1100,15 +1100,14 @@ def test_calls_of_python_functions_are_counted_on_both_sides(repository: pytest.
 @pytest.mark.slow
 @pytest.mark.processes
 def test_without_marks_the_python_calls_of_a_body_that_runs_once_are_compared(repository: pytest.Pytester) -> None:
-    test = """
-def work(number): return number * 2
-def test_a(tmp_path):
-    (tmp_path / "new").mkdir()
-    sum(work(number) for number in range({calls}))
-"""
-    repository.makepyfile(test_m=test.format(calls=20))
-    git(repository, "commit", "-qam", "no mark")
-    repository.makepyfile(test_m=test.format(calls=200))
+    work = "def double(number): return number * 2\ndef total(): return sum(double(each) for each in range({}))\n"
+    repository.makepyfile(
+        test_m="import work\ndef test_a(tmp_path):\n    (tmp_path / 'new').mkdir()\n    work.total()\n",
+        work=work.format(20),
+    )
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "no mark")
+    repository.makepyfile(work=work.format(200))
     result = run(repository, "--opprof-python")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["    `test_a` at test_m.py:4 calls `test_m.work` 200 times (HEAD: 20)*"])
+    result.stdout.fnmatch_lines(["    `total` at work.py:2 calls `work.double` 200 times (HEAD: 20)*"])

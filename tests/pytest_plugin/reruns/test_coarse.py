@@ -649,7 +649,7 @@ def test_a_body_that_cannot_run_twice_is_explained_by_its_run_in_a_fresh_process
 def test_without_a_process_the_lines_of_a_body_that_cannot_run_twice_are_said_to_be_unknown(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(*_: object) -> Answer:
+    def breaks(*_: object, **asked: object) -> Answer:
         raise BackendError("it broke")
 
     more = '__import__("pathlib").Path("made").mkdir(); __import__("gc").collect()'
