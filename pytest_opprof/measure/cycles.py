@@ -144,7 +144,8 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
         following = [*shown[1:], shown[0]]
         names = [held_as(each, one)[0] or _name(each) for each, one in zip(shown, following)]
         # A cycle begins anywhere; an attribute is easiest to find.
-        first = next((number for number, name in enumerate(names) if "." in name), 0)
+        are_attributes = ("." in name and not isinstance(each, FunctionType) for each, name in zip(shown, names))
+        first = next((number for number, is_attribute in enumerate(are_attributes) if is_attribute), 0)
         counted = [(name, len([*same])) for name, same in groupby([*names[first:], *names[:first]])]
         return " -> ".join(name if number == 1 else f"{number} x {name}" for name, number in counted)
     return ""

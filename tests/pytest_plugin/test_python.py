@@ -549,7 +549,9 @@ def with_ops(ops: int) -> str:
 def test_a_body_with_few_ops_of_numpy_is_counted_by_an_update_and_by_runs_after_it(
     pytester: pytest.Pytester, suite: Suite, once: None, ops: int, outcome: str
 ) -> None:
-    pytester.makepyfile(test_m=with_ops(ops), tokenizer=AT_ONCE)
+    # No calls: from Python 3.12 on those of a ufunc count, and 50 are less than 1 % of 10,000.
+    adding = with_ops(ops).replace("np.abs(-1)", "ONE + ONE").replace("as np\n", "as np\nONE = np.ones(1)\n", 1)
+    pytester.makepyfile(test_m=adding, tokenizer=AT_ONCE)
     suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
     suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
     pytester.makepyfile(tokenizer=ONE_BY_ONE)
