@@ -1,5 +1,5 @@
-"""Find what garbage cycles keep until the garbage collector runs: objects with a finalizer, such as a file closed at an
-unknown time, and the memory of arrays at a peak.
+"""Find the objects with a finalizer that garbage cycles keep until the garbage collector runs, such as a file closed at
+an unknown time, and the arrays that they keep at a peak of memory.
 
 Other garbage cycles do not matter: the collector frees them, and nobody waits for that.
 """

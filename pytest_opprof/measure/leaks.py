@@ -43,7 +43,7 @@ _MOST_FILLING: Final = 50
 _MOST_DEAD: Final = 1_000
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 3
-# What a call may leave behind beside objects, by field of `InUse`.
+# The things that a call may leave behind beside objects, by field of `InUse`.
 _NO_TYPES: Final = {"threads": "thread", "files": "open file", "processes": "process"}
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 

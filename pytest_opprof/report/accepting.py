@@ -35,7 +35,7 @@ class Accepting:
     by: Literal["baseline", "commit", "nothing"]
     """How to accept a regression. Two saved files are compared without a way."""
     flags: Sequence[str] = ()
-    """Those without which a run does not record all that this one did: ``--opprof-python``."""
+    """The flags without which a run records less than this one: ``--opprof-python``."""
 
     @classmethod
     def of_settings(cls, settings: Settings) -> Accepting:

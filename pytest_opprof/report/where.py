@@ -109,7 +109,7 @@ class _Op:
         return self.name in FACTS and not (self._row and self._row.is_op)
 
     def calls(self, then: str) -> str:
-        """Return its calls in the lines, and those of the base."""
+        """Return its calls in the lines, and in the base."""
         calls, row = sum(site.calls for site in self._sites), self._row
         if self.is_fact:
             return str(calls)

@@ -545,8 +545,8 @@ def _causes(line: Grown) -> Iterator[Place]:
 def _leading_to_all(
     grown: Mapping[str, Sequence[Grown]], total: int
 ) -> tuple[Place, Mapping[Place, Mapping[str, int]]] | None:
-    """Return the innermost line that leads to nearly all of *total* extra calls, with those of each line by op, where
-    many ops grew in many functions.
+    """Return the innermost line that leads to nearly all of *total* extra calls, with the calls of each line by op,
+    where many ops grew in many functions.
 
     jax_cosmo's lost cache: 19 ops in five functions of an integrand, all by one call of `odeint`. A line of the test
     itself, which leads to all, says nothing.

@@ -234,8 +234,8 @@ class Causes:
             instead = tuple(each.text for each in lines)
             return [replace(each, instead=instead) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if each.is_slow}
-        # Beside calls of Python functions, which have lines, those of a time that fails nothing may be as before: an
-        # import in biopython's function took 74 % of the time, then and now.
+        # Calls of Python functions have lines. The lines of a time that fails nothing may be as before: an import in
+        # biopython's function took 74 % of the time, then and now.
         if not slow and any(each.name == BODY and each.slower_here and not each.wanted_functions for each in windows):
             lines = sample(True)
             return [_explained(each, [CPU_TIME], lines) if each.name == BODY else each for each in windows]
@@ -262,7 +262,7 @@ class Causes:
     def _held(
         self, window: JudgedWindow, holders: Callable[..., Sequence[Where]]
     ) -> tuple[Collection[str], Sequence[Where]]:
-        """Return the peaks to explain, and in words what holds them; empty if none is to be."""
+        """Return the peaks to explain, and in words their holders; empty if none is to be."""
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
         if self._apart:  # another process judges, and requests the lines of failing tests
             fails = {*PEAKS} if self.are_requested else set()
