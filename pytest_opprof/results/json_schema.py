@@ -136,11 +136,16 @@ def published(kind: type, name: str, title: str) -> str:
         "$id": f"urn:pytest-opprof:{name}",
         "title": title,
     }
-    return json.dumps({**head, **_dedented(msgspec.json.schema(kind, schema_hook=_schema))}, indent=2) + "\n"
+    return json.dumps({**head, **_alike(msgspec.json.schema(kind, schema_hook=_schema))}, indent=2) + "\n"
 
 
-def _dedented(schema: Any) -> Any:
-    """Return *schema* with docstrings dedented as Python 3.13 does; earlier versions keep the code's indent."""
+def _alike(schema: Any) -> Any:
+    """Return *schema* as each version of Python and msgspec has it.
+
+    Docstrings are dedented, as Python 3.13 does; earlier versions keep the code's indent. Defaults ``{}`` are left out:
+    msgspec 0.23 has those of dataclasses, too.
+    """
     if isinstance(schema, dict):
-        return {key: cleandoc(value) if key == "description" else _dedented(value) for key, value in schema.items()}
-    return [*map(_dedented, schema)] if isinstance(schema, list) else schema
+        kept = {key: value for key, value in schema.items() if (key, value) != ("default", {})}
+        return {key: cleandoc(value) if key == "description" else _alike(value) for key, value in kept.items()}
+    return [*map(_alike, schema)] if isinstance(schema, list) else schema

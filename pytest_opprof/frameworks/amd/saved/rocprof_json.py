@@ -90,7 +90,10 @@ def decode(place: Place, most: int) -> tuple[Tool, ...]:
     try:
         try:
             return json.decode(content, type=_Document).tools
-        except UnicodeDecodeError:  # names of kernels are bytes, in any encoding
+        except (
+            UnicodeDecodeError,
+            MsgspecError,
+        ):  # names of kernels are bytes, in any encoding; the latter from msgspec 0.23 on
             return json.decode(content.decode("utf-8", "replace"), type=_Document).tools
     except (MsgspecError, RecursionError) as error:
         raise TraceError(f"{place}: is not a complete JSON file of rocprofv3: {error}. Was it copied whole?") from None
