@@ -90,10 +90,8 @@ def decode(place: Place, most: int) -> tuple[Tool, ...]:
     try:
         try:
             return json.decode(content, type=_Document).tools
-        except (
-            UnicodeDecodeError,
-            MsgspecError,
-        ):  # names of kernels are bytes, in any encoding; the latter from msgspec 0.23 on
+        # Names of kernels are bytes, in any encoding. From msgspec 0.23 on the error is one of its own.
+        except (UnicodeDecodeError, MsgspecError):
             return json.decode(content.decode("utf-8", "replace"), type=_Document).tools
     except (MsgspecError, RecursionError) as error:
         raise TraceError(f"{place}: is not a complete JSON file of rocprofv3: {error}. Was it copied whole?") from None
