@@ -64,11 +64,12 @@ def memory_kept(call: Callable[[], object], least: int, *, on_device: bool = Fal
     if not kept or sum(each.nbytes for each in kept) < least:
         return []
     array = max(kept, key=lambda each: each.nbytes).array
-    ids = {*map(id, garbage)} if len(garbage) <= _MOST_GARBAGE else set[int]()
-    near = [each for each in (array, *gc.get_referrers(array)) if id(each) in ids] if ids else []
-    cycle = _cycle(garbage, near) if near else ""
+    cycle = ""
+    if len(garbage) <= _MOST_GARBAGE:
+        ids = {*map(id, garbage)}
+        cycle = _cycle(garbage, [each for each in (array, *gc.get_referrers(array)) if id(each) in ids])
     sizes = [(each.is_freed, each.nbytes) for each in kept]
-    del garbage, kept, array, near
+    del garbage, kept, array
     gc.collect()
     total = sum(nbytes for is_freed, nbytes in sizes if is_freed())  # the program holds the others, too
     if total < max(least, 1):

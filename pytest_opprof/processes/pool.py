@@ -128,11 +128,7 @@ class Process:
                 {window.name: window.sites for window in answer.windows},
                 {window.name: window.remarks for window in answer.windows},
                 answer.python,
-                [
-                    Where(text, line.location if (line := window.explained_at.get(CPU_TIME)) else "")
-                    for window in answer.windows
-                    if (text := window.explained.get(CPU_TIME, ""))
-                ],
+                [each for window in answer.windows if (each := window.explanations.get(CPU_TIME))],
             )
             for test, answer in converted(answers, dict[str, Measured]).items()
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
 from typing import Any
@@ -223,7 +223,7 @@ class Measuring:
         if test.plan.python:
             measurement.python = dict(self._counted(test, measurement, call))
         elif by_default and test.plan.python is None:
-            counted = self._counted_here(call, measurement)
+            counted = self._with_lines(partial(body.count, call, measurement))
             measurement.python = {name: each for name, each in counted.items() if name in by_default}
         if is_body:  # after the calls were counted: caches that these runs fill make fewer of them
             fails_again = any(each.fails_again for each in measurement.python.values())
@@ -240,27 +240,23 @@ class Measuring:
         names = [BODY, *(window.name for window in measurement.windows)]
         if why := _why_uncountable(test, self._settings):
             return dict.fromkeys(names, PythonCalls(uncounted=why))
-        counted = self._counted_here(call, measurement)
+        counted = self._with_lines(partial(body.count, call, measurement))
         if not counted[BODY].fails_again:
             return counted
-        why, looks = counted[BODY].uncounted, self._judging.looks
-        found = looks.counted_cold(test, why) or counted
-        if not self._judging.causes.compares_lines or found is counted:
-            return found
-        lines = looks.counted_cold(test, why, lines=True)
-        return {name: each.with_lines(lines[name]) if name in lines else each for name, each in found.items()}
+        why = counted[BODY].uncounted
+        return self._with_lines(partial(self._judging.looks.counted_cold, test, why)) or counted
 
-    def _counted_here(self, call: Call, measurement: Measurement) -> Mapping[str, PythonCalls]:
+    def _with_lines(self, count: Callable[..., Mapping[str, PythonCalls]]) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window, with their lines if a comparison requests these.
 
         They take a run of their own where Python tells loops: while each call is walked, loops are not counted.
         """
         wants_lines = self._judging.causes.compares_lines
-        counted = body.count(call, measurement, lines=wants_lines and not TELLS_LOOPS)
-        if not wants_lines or not TELLS_LOOPS or counted[BODY].uncounted:
+        counted = count(lines=wants_lines and not TELLS_LOOPS)
+        if not wants_lines or not TELLS_LOOPS or not counted or counted[BODY].uncounted:
             return counted
-        found = body.count(call, measurement, lines=True)
-        return {name: each.with_lines(found[name]) for name, each in counted.items() if name in found}
+        found = count(lines=True)
+        return {name: each.with_lines(found[name]) if name in found else each for name, each in counted.items()}
 
     def _counted_by_default(self, test: TestRun, measurement: Measurement) -> Mapping[str, Window]:
         """Return the windows in which Python calls are counted unless the user forbids it.

@@ -185,7 +185,7 @@ def of_calls(
         known = before if first.function in every else None
         in_all = now.functions.get(first.function, calls)
         times = _times(first.function, calls, known, in_all, is_cut=now.looked_up > 0)
-        said = f"`{_function(first)}` at {_at(first)} {verb} {times}"
+        said = f"`{_function(first)}` at {first.line.location} {verb} {times}"
         if first.function not in every and (led := _leads_to(at, more)):
             said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
         if found and before is not None and first.function not in every and not led:
@@ -219,7 +219,7 @@ def most_called(now: PythonCalls) -> list[Cause]:
     edge = max(edges, key=lambda each: each.calls, default=None)
     if edge is None or 2 * edge.calls < every[most]:
         return [Cause(_without_line(most, None, now))]
-    return [Cause(f"`{_function(edge)}` at {_at(edge)} calls {_times(most, edge.calls, None)}", edge.line)]
+    return [Cause(f"`{_function(edge)}` at {edge.line.location} calls {_times(most, edge.calls, None)}", edge.line)]
 
 
 def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:
@@ -229,7 +229,7 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:
     found = []
     for each in edges[:_LINES]:
         base = "" if before is None else f" ({before.then}: {before.said(each.caller)} in this function)"
-        said = f"the loop in `{each.line.function}` at {_at(each)} goes round {each.calls:,} times{base}"
+        said = f"the loop in `{each.line.function}` at {each.line.location} goes round {each.calls:,} times{base}"
         found.append(Cause(said, each.line))
     return found or [
         Cause(f"loops in `{name}` go round {(now.loops or {})[name]:,} times{_base(name, before)}")
@@ -421,10 +421,6 @@ def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:
     return min(grew, key=lambda name: (-more[name], name), default="")
 
 
-def _at(edge: CallingLine) -> str:
-    return f"{edge.line.file}:{edge.line.line}"
-
-
 def _times(name: str, calls: int, before: Before | None, in_all: int | None = None, *, is_cut: bool = False) -> str:
     """Return the *calls* of a function from one line in words; a baseline has the calls *in_all*, from every line.
 
@@ -462,7 +458,6 @@ def lines_of(names: Collection[str], now: PythonCalls) -> Iterator[Cause]:
     """Yield the lines that call functions with a limit in a budget, the line with most calls first."""
     for each in sorted((each for each in now.lines if each.function in names), key=_size)[:_LINES]:
         verb = "calls" if each.direct else "leads to"
-        said = (
-            f"`{each.line.function}` at {_at(each)} {verb} `{each.function}` {plural_times(each.calls)}{_of_first(now)}"
-        )
+        times = f"{plural_times(each.calls)}{_of_first(now)}"
+        said = f"`{each.line.function}` at {each.line.location} {verb} `{each.function}` {times}"
         yield Cause(said, each.line if each.caller in now.own else None)

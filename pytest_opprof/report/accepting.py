@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -41,21 +41,14 @@ class Accepting:
     def of_settings(cls, settings: Settings) -> Accepting:
         """Return how changes are accepted in a run that is going on."""
         by: Literal["baseline", "commit"] = "commit" if settings.against else "baseline"
-        asked = {
-            "all": settings.everything,
-            "python": settings.python,
-            "leaks": settings.leaks,
-            "memory": settings.memory,
-        }
-        return cls(settings.rank.pytest, by, _flags(asked))
+        return cls(settings.rank.pytest, by, _flags(settings))
 
     @classmethod
     def of_run(cls, run: RunResult) -> Accepting:
         """Return how changes of a stored run are accepted."""
         by: Literal["baseline", "commit", "nothing"]
         by = "commit" if run.accept else "nothing" if run.against else "baseline"
-        asked = {"all": run.everything, "python": run.python, "leaks": run.leaks, "memory": run.memory}
-        return cls(run.pytest, by, _flags(asked))
+        return cls(run.pytest, by, _flags(run))
 
     def update(self, *tests: str, new: bool = False) -> str:
         """Return the command that records the baselines of *tests* or of all tests, or only *new* ones."""
@@ -87,5 +80,6 @@ class Accepting:
         return steps
 
 
-def _flags(asked: Mapping[str, bool | None]) -> list[str]:
+def _flags(run: Settings | RunResult) -> list[str]:
+    asked = {"all": run.everything, "python": run.python, "leaks": run.leaks, "memory": run.memory}
     return [f"--opprof-{name}" for name, is_asked in asked.items() if is_asked]

@@ -130,7 +130,7 @@ def _table(causes: Sequence[Cause]) -> Iterator[str]:
             cause.calls,
             cause.calls,
             *([cause.change_ns] if has_times else []),
-            *([next((f"{each.line.file}:{each.line.line}"[-80:] for each in cause.lines), None)] if has_lines else []),
+            *([next((each.line.location[-80:] for each in cause.lines), None)] if has_lines else []),
         ]
         for cause in causes[:_OPS]
     ]

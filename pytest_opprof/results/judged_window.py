@@ -17,7 +17,7 @@ from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..python_calls import causes
 from ..python_calls.names import LOOP, PREFIX, matching
-from ..sites.match import Grown, grown, with_callers
+from ..sites.match import Grown, grown, leading_to_all, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
 from ..verdict.budgets import WINDOW_KEYS
@@ -48,8 +48,6 @@ _WORK_GREW = 1.01
 _SHARED_OPS = 3
 # A line that makes less than this share of the extra calls of its ops joins none.
 _MOST_CALLS = 0.5
-# Of so many ops at lines of so many functions, the line that leads to this share of the extra calls is the cause.
-_MANY_OPS, _MANY_FUNCTIONS, _LEADS_TO = 5, 3, 0.9
 # The reasons of functions compiled again that a failure shows.
 _REASONS = 3
 # The quantities that a leak adds to.
@@ -363,12 +361,11 @@ class JudgedWindow:
             place for place, ops in shared.items() if sum(ops.values()) >= _MOST_CALLS * sum(in_all[op] for op in ops)
         ]
         most = max(leading, key=lambda place: (len(shared[place]), nearness(place)), default=None)
+        joint: tuple[Place, Mapping[str, int]] | None = None if most is None else (most, shared[most])
         of_calls = {op: more for op, (by, more) in grown.items() if by == "calls" and op not in FACTS}
-        total = sum(in_all[op] for op in of_calls)
-        by_place: Mapping[Place, Mapping[str, int]] = shared
-        if most is None or sum(shared[most].values()) < _MOST_CALLS * total:
-            most, by_place = _leading_to_all(of_calls, total) or (most, shared)
-        found = found if most is None else self._of_one_line(found, most, by_place[most], in_all)
+        if joint is None or sum(joint[1].values()) < _MOST_CALLS * sum(in_all[op] for op in of_calls):
+            joint = leading_to_all(of_calls) or joint
+        found = found if joint is None else self._of_one_line(found, *joint, in_all)
         found = [
             each if each.adds or each.line else _at(each, *lines.get(with_lines(each.op or each.rule), (None, "")))
             for each in found
@@ -540,36 +537,6 @@ def _causes(line: Grown) -> Iterator[Place]:
     for caller in line.callers:
         if caller.is_new:
             yield from _causes(caller)
-
-
-def _leading_to_all(
-    grown: Mapping[str, Sequence[Grown]], total: int
-) -> tuple[Place, Mapping[Place, Mapping[str, int]]] | None:
-    """Return the innermost line that leads to nearly all of *total* extra calls, with the calls of each line by op,
-    where many ops grew in many functions.
-
-    jax_cosmo's lost cache: 19 ops in five functions of an integrand, all by one call of `odeint`. A line of the test
-    itself, which leads to all, says nothing.
-    """
-    functions = {line.place[:2] for lines in grown.values() for line in lines}
-    if len(grown) < _MANY_OPS or len(functions) < _MANY_FUNCTIONS:
-        return None
-    through: dict[Place, dict[str, int]] = defaultdict(dict)
-    depth: dict[Place, int] = {}
-
-    def climb(op: str, line: Grown, below: frozenset[Place]) -> None:
-        for caller in line.callers:
-            if caller.place not in below and len(caller.chain) > 1:  # once, however deep a recursion is
-                through[caller.place][op] = through[caller.place].get(op, 0) + caller.more
-                depth[caller.place] = max(depth.get(caller.place, 0), len(caller.chain))
-            climb(op, caller, below | {caller.place})
-
-    for op, lines in grown.items():
-        for line in lines:
-            climb(op, line, frozenset())
-    leading = [place for place, ops in through.items() if sum(ops.values()) >= _LEADS_TO * total]
-    innermost = max(leading, key=lambda place: depth[place], default=None)
-    return None if innermost is None else (innermost, through)
 
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:

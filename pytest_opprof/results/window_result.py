@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
+from ..measure.traced import Where
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.op_counts import Done, OpCounts
@@ -24,6 +26,9 @@ from ..verdict.coarse import Coarse
 from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Broken, Finding, LimitResult
 from ..verdict.quantities import FACTS, SUMS, as_a_whole, with_lines
 from ..verdict.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # The name of the window around a whole test body.
 BODY = "body"
@@ -135,6 +140,18 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             remarks=tuple(_of_rounds(profile)),
             sites=sites or {},
         )
+
+    @property
+    def explanations(self) -> dict[str, Where]:
+        """The sources of facts and times, with a line if known."""
+        at = self.explained_at
+        return {name: Where(text, at[name].location if name in at else "") for name, text in self.explained.items()}
+
+    def explained_by(self, said: Mapping[str, Where]) -> Self:
+        """Return the numbers with more explanations."""
+        explained = {name: each.text for name, each in said.items()}
+        at = {name: SourceLine.at(each.line) for name, each in said.items() if each.line}
+        return replace(self, explained={**self.explained, **explained}, explained_at={**self.explained_at, **at})
 
     @property
     def stats(self) -> list[OpStats]:

@@ -40,7 +40,7 @@ from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded
-from ..reruns.causes import OF_TIME, explained_by
+from ..reruns.causes import OF_TIME, in_words
 from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 
 # The source lines of each op, by window.
@@ -162,19 +162,13 @@ class Found:
 
         A test whose calls are judged anyway names them there.
         """
-        at = window.explained_at
-        said = {
-            name: Where(text, at[name].location if name in at else "")
-            for name, text in window.explained.items()
-            if name in _EXPLAINED
-        }
+        said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
         before, now, first = base.get(window.name), window.python, _python(self.first[1].reports.get(test, []))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
             return said
         if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):
             return said
-        grown = that_grew(Before(before.functions, then=self._then), now)
-        more = [Where(each.text, each.line.location if each.line else "") for each in grown]
+        more = in_words(that_grew(Before(before.functions, then=self._then), now))
         slow = {time: joined([*([said[time]] if time in said else []), *more]) for time in OF_TIME}
         return {**said, **slow} if more else said
 
@@ -302,7 +296,7 @@ class Found:
                 window, numbers=structs.replace(result, sites=found), base_sites=kept_sites(before.get(name, {}))
             )
         if explained := self._explained.get(test, {}).get(name):
-            window = explained_by(window, explained)
+            window = replace(window, numbers=window.numbers.explained_by(explained))
         window = self._with_functions(test, window)
         # A test that changed, too, is not the cause of what the code under test does.
         if self._changes:

@@ -21,7 +21,7 @@ from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
 from ...processes.request import request_of
 from ...profile.op_profile import OpProfile
-from ...profile.site_calls import SourceLine, site_calls
+from ...profile.site_calls import site_calls
 from ...profile.timings import OUTSIDE
 from ...python_calls import causes
 from ...python_calls.counted import PythonCalls
@@ -283,7 +283,7 @@ class Causes:
         kept = self._store.functions(window.environment, *test.where, window.name)
         called = causes.most_called(python) if isinstance(kept, str) else causes.that_grew(kept.calls, python)
         said = [*lines] if window.name == BODY else []
-        said += [Where(each.text, each.line.location if each.line else "") for each in called]
+        said += in_words(called)
         said += [Where(plural(python.collections, "full garbage collection"))] if python.collections > 1 else []
         return _explained(window, OF_TIME, said)
 
@@ -304,15 +304,11 @@ def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> Judge
 
 
 def _explained(window: JudgedWindow, quantities: Iterable[str], said: Sequence[Where]) -> JudgedWindow:
-    return explained_by(window, dict.fromkeys(quantities, joined(said))) if said else window
+    if not said:
+        return window
+    return replace(window, numbers=window.numbers.explained_by(dict.fromkeys(quantities, joined(said))))
 
 
-def explained_by(window: JudgedWindow, said: Mapping[str, Where]) -> JudgedWindow:
-    """Return the window with explanations of its quantities."""
-    explained = {name: each.text for name, each in said.items()}
-    at = {name: SourceLine.at(each.line) for name, each in said.items() if each.line}
-    known = window.numbers
-    numbers = structs.replace(
-        known, explained={**known.explained, **explained}, explained_at={**known.explained_at, **at}
-    )
-    return replace(window, numbers=numbers)
+def in_words(found: Iterable[causes.Cause]) -> list[Where]:
+    """Return the causes of calls in words, with their lines."""
+    return [Where(each.text, each.line.location if each.line else "") for each in found]
