@@ -20,7 +20,7 @@ METRICS = 25
 OURS = """
 from pathlib import Path
 from pytest_opprof.frameworks.ascend.saved import profile as ascend
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 records = ascend.read(Place(Path(FILE)), Options()).records
 print(len(records), sum(record.calls for record in records))

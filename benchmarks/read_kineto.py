@@ -67,7 +67,7 @@ READ = """
 import sys
 from pathlib import Path
 from pytest_opprof.frameworks.pytorch.saved import kineto
-from pytest_opprof.frameworks.files.options import Options
+from pytest_opprof.frameworks.files.format import Options
 from pytest_opprof.frameworks.files.place import Place
 kineto.read(Place(Path(sys.argv[1])), Options())
 """

@@ -86,6 +86,11 @@ class WindowBaseline:
         ops = {op: each for op, each in {**self.ops, **other[0]}.items() if each.calls.most}
         return ops, {**derived(ops), **self.facts, **other[1]}
 
+    @property
+    def later(self) -> Done | None:
+        """The calls and facts of a later run of the same process; None if not measured."""
+        return None if self.warm is None else self.with_differences(self.warm)
+
     def differences(self, other: WindowBaseline) -> Done:
         """Return what differs in another run; an op that it lacks has no calls.
 

@@ -69,6 +69,8 @@ class Settings:
     """The outputs, of ``json``, ``summary`` and ``html``, that rank 0 writes for all ranks."""
     width: int | None = None
     """Columns of the terminal for tables; None where output goes elsewhere."""
+    closely: bool = False
+    """Whether tests without a mark are measured as closely as those with one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class TestPlan(Comparison):
 
     budget: Budget
     marked: bool
+    closely: bool
+    """Whether further runs of its body tell what the first one does not: calls of Python functions, a lost cache."""
     measured: bool
     """Whether the body is measured; windows of the fixture always are."""
     rounds: int

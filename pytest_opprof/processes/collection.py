@@ -47,6 +47,10 @@ class Wanted:
     tests: Sequence[str]
     everything: bool = False
     """Whether tests without a mark are measured, too."""
+    closely: bool = False
+    """Whether these are measured as closely as those with a mark."""
+    later: Sequence[str] = ()
+    """The tests of which a later run is measured instead of the first."""
     in_turns: bool = True
     """Whether the sides take turns, because times are judged."""
 

@@ -21,7 +21,7 @@ from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
 from ..processes.pool import Pool
 from ..processes.recording import ADAPTS
-from ..processes.request import request_of
+from ..processes.request import USUAL, request_of
 from ..processes.this_run import CORE
 from ..profile.op_profile import OpProfile
 from ..python_calls.counted import PythonCalls
@@ -40,7 +40,7 @@ from .judging import Judging
 from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
-from .reruns.counts import why_no_sites, without_sites
+from .reruns.counts import why_no_sites, with_later, without_sites
 from .reruns.times import is_open
 from .test_run import Failed, TestRun
 from .traces import traced
@@ -264,7 +264,7 @@ class Measuring:
         An update and a comparison of revisions count in windows that show few ops, a run in windows whose baseline has
         such calls. No window if the body cannot run twice, because the user did not ask for these.
         """
-        if not test.plan.marked or _why_uncountable(test, self._settings) or body.why_not_again(test):
+        if not test.plan.closely or _why_uncountable(test, self._settings) or body.why_not_again(test):
             return {}
         windows = measurement.windows
         return {each.name: each for each in windows if not each.unfinished and self._is_counted(test, each)}
@@ -289,10 +289,12 @@ class Measuring:
             repeats = not body.why_not_again(test) and self._settings.rank.is_alone
             # One later run of the body answers both questions about it.
             later = (
-                cache(partial(_profiles_again, call, measurement)) if call and repeats and test.plan.marked else None
+                cache(partial(_profiles_again, call, measurement)) if call and repeats and test.plan.closely else None
             )
             if later and test.plan.rounds == 1 and not self._judging.is_apart:
                 windows = self._judging.looks.with_repeats(test, windows, later)
+            if later and self._compares_later(test):
+                windows = with_later(windows, later())
             if call and is_open(windows) and repeats:
                 windows = self._judging.times.retimed(test, windows, body.measure_again(call, measurement))
             windows = self._judging.times.settled(test, windows)
@@ -302,6 +304,11 @@ class Measuring:
                 return without_sites(windows, no_sites)
             look = partial(body.measure_again, call, measurement, sites=True) if repeats and call else None
             return self._judging.causes.located(test, windows, look, measurement.plan.rounds > 1, no_sites)
+
+    def _compares_later(self, test: TestRun) -> bool:
+        """Return True on a side of a comparison that is to tell how a later run of a test's body differs."""
+        is_usual = self._settings.against and request_of(self._config) == USUAL
+        return bool(is_usual) and test.plan.rounds == 1 and not test.plan.warmup
 
     def _conclude(self, test: TestRun, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:
         """Keep the record of a test, and fail the test if it must. Raises Failed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from operator import is_
 
 import pytest
@@ -57,6 +58,8 @@ class TestRun:
         """While it runs: the windows that it opened."""
         self.record: TestRecord | None = None
         """Its record, until the report takes it."""
+        self.is_later = False
+        """Whether its first run is a warm-up, since a later one is compared."""
         self._marks: list[pytest.Mark] = []
         self._plan: TestPlan | None = None
 
@@ -72,7 +75,8 @@ class TestRun:
         """The plan from its marks, parsed again if a fixture added one. Raises UsageError for an invalid mark."""
         marks = marks_of(self.item)
         if self._plan is None or len(marks) != len(self._marks) or not all(map(is_, marks, self._marks)):
-            self._marks, self._plan = marks, read(self.item)
+            plan = read(self.item)
+            self._marks, self._plan = marks, replace(plan, warmup=max(plan.warmup, 1)) if self.is_later else plan
         return self._plan
 
     @property

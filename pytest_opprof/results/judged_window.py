@@ -91,7 +91,8 @@ class JudgedWindow:
     first_uses: Sequence[str] = ()
     """Extra work of the first use in a process, which is no finding; reported beside the extra work of each repeat."""
     repeat: Done | None = None
-    """The differences of a later run of the body, if that does more than the baseline's later run."""
+    """The differences of a later run of the body: of one that does more than the baseline's, and on each side of a
+    comparison; None if not measured."""
     coarsely: bool = False
     """Whether its coarse time was compared with the baseline's."""
     undecided: str = ""

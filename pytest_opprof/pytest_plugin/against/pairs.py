@@ -42,6 +42,7 @@ from ..options import settings_of
 from ..outcome import concluded
 from ..reruns.causes import OF_TIME, in_words
 from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
+from ..reruns.counts import LATER
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
@@ -66,6 +67,8 @@ class Found:
         self._changes = changes
         self._today = set[str]()
         """The tests whose file changed, and which the revision ran as they are now."""
+        self._later = dict[str, str]()
+        """The tests that seemed to do more only in a later run, and what another pair found."""
         self._confirmed = set[str]()
         """The tests that do more, by the same numbers in two pairs."""
         self._revision = revision
@@ -114,13 +117,42 @@ class Found:
         }
         kept = {test.nodeid for test in tests} - passed - body_changed
         files = {split_id(test)[0] for test in kept}
-        for test in (test.nodeid for test in tests if split_id(test.nodeid)[0] not in files):
-            for known, side in zip(self.first, pair):
-                known.reports[test] = side.reports.get(test, [])
-            self._windows[test] = [(_windows(before.reports.get(test, [])), _windows(pair[1].reports[test]))]
-            self._today.add(test)
-        self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] not in self._today}
+        for test in (test for test in tests if split_id(test.nodeid)[0] not in files):
+            self._replace(test, pair)
+            self._today.add(test.nodeid)
         return kept
+
+    def _replace(self, test: SideTest, pair: Sequence[SideRun]) -> None:
+        """Replace the results of a test by those of a *pair*."""
+        for known, side in zip(self.first, pair):
+            known.reports[test.nodeid] = side.reports.get(test.nodeid, [])
+        before, after = (_windows(side.reports.get(test.nodeid, [])) for side in pair)
+        self._windows[test.nodeid] = [(before, after)]
+        self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] != test.nodeid}
+
+    def does_more_later(self, test: SideTest) -> bool:
+        """Return True if a later run of a test's body does more than at the base, but its first run does not."""
+        before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
+        return not self.does_more(test) and any(
+            each.does_more
+            for name in before.keys() & after.keys()
+            if (there := before[name].later) and (here := after[name].later)
+            for each in changes(there, here, test.tolerances).values()
+        )
+
+    def add_later(self, tests: Sequence[SideTest], pair: Sequence[SideRun]) -> set[str]:
+        """Replace the results of *tests* by those of a pair that measured a later run, if that does more here.
+
+        Return these tests.
+        """
+        for test in tests:
+            first = [side.reports.get(test.nodeid, []) for side in self.first]
+            self._replace(test, pair)
+            self._later[test.nodeid] = LATER
+            if not self.does_more(test):
+                self._replace(test, [SideRun(reports={test.nodeid: each}) for each in first])
+                self._later[test.nodeid] = ""
+        return {test for test, found in self._later.items() if found}
 
     def does_more(self, test: SideTest) -> bool:
         """Return True if a window of a test does more than at the base."""
@@ -308,7 +340,9 @@ class Found:
             changed = f"the file of the test changed ({lines}), so {self._revision} ran it as it is now"
         if differ := self._other_environment(test, window):
             window = window.with_remark(differ)
-        window = replace(window, looked="; ".join(filter(None, [changed, differ])))
+        if self._later.get(test) == "":
+            window = window.with_remark(f"{LATER}, it did more than at the base once, and not again")
+        window = replace(window, looked="; ".join(filter(None, [self._later.get(test), changed, differ])))
         window = self.coarse.judged(test, window, self._diff(compared, name))
         window = window.weighed(next(iter(self._windows[test][0][0][name].coarse.values()), None))
         assert window.diff is not None  # it was given one

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -35,7 +36,7 @@ from ...results.acceptance import Acceptance, lines_of, parsed, proposed
 from ...results.test_id import function_of, split_id
 from ...sites.changed import Changes
 from ...units import plural
-from ...verdict.repeats import CALL_PAIRS, COARSE_PROCESSES, TIMED_PAIRS
+from ...verdict.repeats import CALL_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
 from .pairs import Found, report_of
 
 _HERE = "the working tree"
@@ -53,6 +54,8 @@ class Against:
         """The tests to measure, as the working tree has collected them."""
         self._everything = False
         """Whether all tests are measured because none has a mark."""
+        self._later = set[str]()
+        """The tests that do more only in a later run of their body."""
         if coverage := config.pluginmanager.get_plugin("_cov"):
             coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
 
@@ -197,6 +200,7 @@ class Against:
             cache.keep(first[0], {test.nodeid for test in tests if not test.may_judge_times})
             self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
         self._run_todays(sides, [test for test in tests if test.nodeid in changed], tree, found)
+        self._run_later(sides, [test for test in tests if found.does_more_later(test)], found)
         self._locate(sides, tests, found, "to confirm and ")
         wanted = list(tests)
         for number in range(1, TIMED_PAIRS[1]):
@@ -265,7 +269,11 @@ class Against:
 
     def _wanted(self, shards: Sequence[Sequence[str]]) -> list[Wanted]:
         timed = {test.nodeid for test in self._tests if test.may_judge_times}
-        return [Wanted(shard, self._everything, in_turns=not timed.isdisjoint(shard)) for shard in shards]
+        how = partial(Wanted, everything=self._everything, closely=len(self._tests) <= FEW_TESTS)
+        return [
+            how(shard, in_turns=not timed.isdisjoint(shard), later=[*self._later.intersection(shard)])
+            for shard in shards
+        ]
 
     def _run_todays(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], tree: Worktree, found: Found
@@ -284,6 +292,15 @@ class Against:
             kept = {test.nodeid for test in asked}
             self._summary.lines.append(f"opprof: changed tests were compared as each side has them: {error}")
         tree.restore({Path(test.file) for test in asked if test.nodeid in kept})
+
+    def _run_later(self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], found: Found) -> None:
+        """Compare a later run of *tests* that do more there, although their first run does not: a lost cache."""
+        if not tests:
+            return
+        does = "does" if len(tests) == 1 else "do"
+        say(self._config, f"opprof: one more pair, {plural(len(tests), 'test')} that {does} more when run again")
+        self._later.update(test.nodeid for test in tests)
+        self._later &= found.add_later(tests, turns.joined(self._pair(sides, tests, False)))
 
     def _locate(
         self,
@@ -323,7 +340,8 @@ class Against:
                 f"opprof: {plural(len(tests), 'test')} {what}; pair {number + 1} of {COARSE_PROCESSES} to confirm",
             )
             watch = Watch()
-            wanted = Wanted([test.nodeid for test in tests], self._everything)
+            [wanted] = self._wanted([[test.nodeid for test in tests]])
+            wanted = replace(wanted, in_turns=True)
             pair = turns.run_at_once([(sides, wanted)], bool(number % 2), Request(one_thread=True, ops_only=True))
             found.add_coarse(pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
@@ -407,7 +425,8 @@ def _shards(tests: Sequence[SideTest], number: int) -> list[list[str]]:
 def _forecast(tests: Sequence[SideTest], everything: bool) -> str:
     """Return a line that says how many processes the comparison takes."""
     timed = [test for test in tests if test.may_judge_times]
-    marks = "no test has a mark, so all are measured; " if everything else ""
+    closely = ", as closely as marked ones" if len(tests) <= FEW_TESTS else ""
+    marks = f"no test has a mark, so all are measured{closely}; " if everything else ""
     times = (
         f"; {plural(len(timed), 'test')} may judge times: {TIMED_PAIRS[0]} pairs, {TIMED_PAIRS[1]} where they differ"
     )

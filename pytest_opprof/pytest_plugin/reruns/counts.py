@@ -17,7 +17,7 @@ from ...measure.plan import Settings
 from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ...processes.this_run import say
 from ...profile.environment import Environment
-from ...profile.op_counts import GONE, OpCounts, counts_of
+from ...profile.op_counts import GONE, Done, OpCounts, counts_of
 from ...profile.op_profile import OpProfile, Remark
 from ...profile.range import Range
 from ...profile.timings import works_on_host
@@ -37,7 +37,7 @@ from ..test_run import TestRun
 _SHOWN = 3
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
-_REPEAT = "in a later run of the body, as if a cache were lost"
+LATER = "in a later run of the body, as if a cache were lost"
 _OF_MEMORY = ("memory", "host memory")
 
 
@@ -109,9 +109,9 @@ class Looks:
         more = [row.op for row in diff.rows if row.verdict.does_more]
         if not more or any(op in base.ops and base.ops[op].some_vary for op in more):
             return window
-        repeat = WindowBaseline(window.numbers.counts).differences(again)
+        window_now = replace(window, repeat=_differences(window, again))
         if window.accepted:
-            return replace(window, repeat=repeat)
+            return window_now
         why = "does more than its baseline when it runs again; re-running it in a fresh process to confirm"
         for afresh in (False, True):
             looks, lost = self.at(test, why, 2, afresh)
@@ -122,8 +122,8 @@ class Looks:
             if agrees or not self.is_second:  # only a process where nothing ran before excuses a test
                 break
         if agrees:
-            looked = f"{_REPEAT}; confirmed in a fresh process"
-            return with_sites(replace(window, diff=diff, repeat=repeat, confirmed=True, looked=looked), looks[-1])
+            looked = f"{LATER}; confirmed in a fresh process"
+            return with_sites(replace(window_now, diff=diff, confirmed=True, looked=looked), looks[-1])
         found = "; ".join(map(str, diff.findings()))
         lost = lost or next((look.why for look in looks if look.why), "")
         return window.with_remark(
@@ -227,6 +227,20 @@ class Looks:
                 return self._pool.alone(test.file, test.id, times), ""
             except BackendError as error:
                 return [], str(error)
+
+
+def with_later(windows: Iterable[JudgedWindow], later: Mapping[str, OpProfile]) -> list[JudgedWindow]:
+    """Return the windows with their differences in a *later* run of the body."""
+    return [
+        replace(each, repeat=_differences(each, WindowBaseline(counts_of(later[each.name]))))
+        if each.name in later
+        else each
+        for each in windows
+    ]
+
+
+def _differences(window: JudgedWindow, later: WindowBaseline) -> Done:
+    return WindowBaseline(window.numbers.counts).differences(later)
 
 
 def may_stay(settings: Settings, windows: Iterable[JudgedWindow]) -> bool:

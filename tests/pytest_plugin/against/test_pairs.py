@@ -13,6 +13,8 @@ from msgspec import structs
 from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.processes.collection import SideTest
 from pytest_opprof.processes.turns import SideRun
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.against.pairs import Found
 from pytest_opprof.pytest_plugin.child import side_test
@@ -189,6 +191,55 @@ def test_a_changed_test_is_compared_as_it_is_now_on_both_sides(pairs: Run) -> No
         "the file of the test changed (3 lines), so main ran it as it is now"
     ]
     assert not run.is_open
+
+
+def later(calls: int, name: str = "Add", rounds: int = 1) -> JudgedWindow:
+    """Return a window of one call, whose later run makes so many."""
+    found = window(NS, rounds=rounds)
+    return replace(found, repeat=({name: OpCounts(Range(calls))}, {}))
+
+
+def test_a_test_that_does_more_only_when_run_again_is_compared_by_a_later_run(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    test = run.described
+    there, here = (SideRun([run.test], {run.test: run.reports(later(calls))}) for calls in (0, 1))
+    run.add(there, here)
+    assert run.found.does_more_later(test)
+    assert run.record().status == Status.OK
+    assert run.found.add_later([test], [run.side(rounds=1), run.side(rounds=1, calls=2)]) == {run.test}
+    record = run.record()
+    assert record.status == Status.MORE_CALLS
+    assert record.windows[0].looked == "in a later run of the body, as if a cache were lost"
+    assert not run.found.does_more_later(test)
+
+
+def test_a_later_run_that_does_more_only_once_is_no_regression(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    there, here = (SideRun([run.test], {run.test: run.reports(later(calls))}) for calls in (0, 1))
+    run.add(there, here)
+    assert run.found.add_later([run.described], [run.side(rounds=1), run.side(rounds=1)]) == set()
+    record = run.record()
+    assert record.status == Status.OK
+    assert record.windows[0].counts["Add"].calls == Range(1)
+    assert [said for _, said in record.each_remark] == [
+        "in a later run of the body, as if a cache were lost, it did more than at the base once, and not again"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [
+        pytest.param(later(1), later(1), id="as much"),
+        pytest.param(later(1), later(0), id="less"),
+        pytest.param(window(NS, rounds=1), later(1), id="the base ran once"),
+        pytest.param(later(0), window(NS, rounds=1), id="the working tree ran once"),
+        pytest.param(later(0), replace(later(2), numbers=window(NS, 2, 1).numbers), id="its first run, too"),
+    ],
+)
+def test_no_later_run_is_measured_where_it_decides_nothing(pairs: Run, there: JudgedWindow, here: JudgedWindow) -> None:
+    run = pairs(source=ONE)
+    run.add(*(SideRun([run.test], {run.test: run.reports(each)}) for each in (there, here)))
+    assert not run.found.does_more_later(run.described)
 
 
 @pytest.mark.parametrize("other_body", [True, False])

@@ -148,7 +148,10 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.usefixtures("untraced")
-def test_an_unmarked_test_without_ops_fails_for_its_time(repository: pytest.Pytester) -> None:
+def test_an_unmarked_test_of_many_without_ops_fails_for_its_time(
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.against.run.FEW_TESTS", 1)
     repository.makepyfile(test_m="from model import step\ndef test_a(): step()\ndef test_b(): pass\n")
     model(repository, "sum(range(10))")
     git(repository, "commit", "-qam", "no op")
@@ -656,7 +659,7 @@ def test_a_project_without_marks_has_all_its_tests_compared_with_the_merge_base(
     result.stdout.fnmatch_lines(
         [
             "opprof: compared with * (merge base with main; 20*, 'no marks')",
-            "opprof: no test has a mark, so all are measured; 2 tests, 1 process a side",
+            "opprof: no test has a mark, so all are measured, as closely as marked ones; 2 tests, 1 process a side",
             "  Cast: 1 call (base: 0)",
             "opprof: 2 tests measured, 0 ok, 2 with more calls*",
         ]
@@ -961,6 +964,38 @@ def test_a_test_that_changed_and_does_more_runs_as_it_is_now_on_both_sides(repos
     result = run(repository)
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(["  Cast: 2 calls (HEAD: 0)", f"  ({changed})"])
+
+
+CACHED = """\
+from functools import lru_cache
+from pytest_opprof.backends import fake
+@lru_cache
+def table():
+    fake.launch('Sin')
+def step():
+    table()
+    fake.launch('MatMul')
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize("mark", ["@pytest.mark.opprof\n", ""], ids=["marked", "few unmarked"])
+def test_a_lost_cache_is_seen_in_a_test_that_calls_its_function_once(repository: pytest.Pytester, mark: str) -> None:
+    model = repository.path / "model" / "__init__.py"
+    model.write_text(CACHED, encoding="utf-8")
+    repository.makepyfile(test_m=TEST.replace("@pytest.mark.opprof\n", mark))
+    git(repository, "commit", "-qam", "cached")
+    model.write_text(CACHED.replace("@lru_cache\n", ""), encoding="utf-8")
+    result = run(repository, "test_m.py::test_a")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: one more pair, 1 test that does more when run again",
+            "  Sin: 1 call (HEAD: 0)",
+            "  (in a later run of the body, as if a cache were lost)",
+        ]
+    )
 
 
 @pytest.mark.slow
