@@ -347,15 +347,15 @@ def named(op: str) -> str:
     return f"({QUANTITIES[op].called})" if op in QUANTITIES else op
 
 
-def as_a_whole(changed: Mapping[str, str]) -> str:
-    """Return one line with the *changed* sums over all ops: ``as a whole: 40 -> 56 calls``.
+def as_a_whole(changed: Mapping[str, str], does: str = "") -> str:
+    """Return one line with the *changed* sums over all ops: ``as a whole: 40 -> 56 calls``; *does*: more words.
 
     >>> as_a_whole({"bytes": "1.3 MiB -> 0.9 MiB", "calls": "40 -> 56"})
     'as a whole: 40 -> 56 calls, 1.3 MiB -> 0.9 MiB moved'
     """
     nouns = {"calls": " calls", "bytes": " moved"}
     told = [f"{changed[name]}{nouns.get(name, '')}" for name in SUMS if name in changed]
-    return f"as a whole: {', '.join(told)}" if told else ""
+    return f"as a whole{does}: {', '.join(told)}" if told else ""
 
 
 def word(op: str, verdict: Verdict) -> str:

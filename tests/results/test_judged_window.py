@@ -185,6 +185,28 @@ def test_ops_recorded_for_backward_stand_below_the_op_of_the_same_line_and_alone
     ]
 
 
+def test_ops_recorded_for_backward_where_none_were_follow_from_no_op() -> None:
+    line = SourceLine("m.py", 6, "forward", "line 6")
+    now = ({"Cast": OpCounts(Range(1))}, {"grad_nodes": Range(7)})
+    diff = compare(({}, {"grad_nodes": Range(0)}), now, UNTIMED, STORED)
+    sites = {"Cast": (SiteCalls(1, (line,)),), "grad_nodes": (SiteCalls(1, (line,)),)}
+    numbers = structs.replace(WindowNumbers.of("body", profile_of([("Cast", 1000)])), sites=sites)
+    told = JudgedWindow(numbers, diff=diff, base_sites={"Cast": {}, "grad_nodes": {}}).told
+    assert [each.text for each in told] == [
+        "Cast: 1 call (baseline: 0) at m.py:6",
+        "ops recorded for backward: 7 (baseline: 0) at m.py:6",
+    ]
+
+
+@pytest.mark.parametrize(("gathers", "said"), [(20, []), (25, []), (26, ["  as a whole it does less: 26 -> 20 calls"])])
+def test_a_finding_of_a_window_that_does_clearly_less_says_so(gathers: int, said: list[str]) -> None:
+    now = {"Copy": OpCounts(Range(1)), "Gather": OpCounts(Range(19))}
+    base = {"Gather": OpCounts(Range(gathers))}
+    diff = compare((base, {"calls": Range(gathers)}), (now, {"calls": Range(20)}), UNTIMED, STORED)
+    window = JudgedWindow(WindowNumbers.of("body", profile_of([("Copy", 1000)])), diff=diff)
+    assert [each.text for each in window.told] == ["Copy: 1 call (baseline: 0)", *said]
+
+
 def test_improvements_beside_a_finding_are_left_to_its_table() -> None:
     better, worse = ({"Add": OpCounts(Range(2)), "Mul": OpCounts(Range(calls))} for calls in (1, 3))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,8 @@ from ..reruns.causes import OF_TIME, in_words
 from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
 from ..reruns.counts import LATER
 
+# The number of a line behind its file.
+_LINE = re.compile(r":\d+")
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
@@ -319,6 +322,7 @@ class Found:
     def _compared(self, compared: SideTest, result: WindowResult) -> JudgedWindow:
         name, test = result.name, compared.nodeid
         runs = tuple(after for _, after in self._runs(test, name))
+        result = self._with_new_reasons_first(test, result)
         window = JudgedWindow(result, result.broken, processes=runs, limits=result.limits)
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
@@ -349,6 +353,16 @@ class Found:
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
         # A failing test says it below its name.
         return window.with_remark(changed) if test in self._today and not window.worse else window
+
+    def _with_new_reasons_first(self, test: str, result: WindowResult) -> WindowResult:
+        """Return a window whose reasons for compiling again that its base lacks come first: a failure shows three."""
+        there = [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == result.name]
+        known = {
+            _LINE.sub("", each.text) for window in there for each in window.remarks if each.about == "compilations"
+        }
+        return structs.replace(
+            result, remarks=tuple(sorted(result.remarks, key=lambda each: _LINE.sub("", each.text) in known))
+        )
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:
         """Return the environments of the two sides; empty if they differ at most in the frameworks that ran ops."""

@@ -14,6 +14,7 @@ from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.processes.collection import SideTest
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.against.pairs import Found
@@ -191,6 +192,25 @@ def test_a_changed_test_is_compared_as_it_is_now_on_both_sides(pairs: Run) -> No
         "the file of the test changed (3 lines), so main ran it as it is now"
     ]
     assert not run.is_open
+
+
+def test_reasons_for_compiling_again_that_the_base_lacks_come_first(pairs: Run) -> None:
+    run = pairs(source=ONE)
+
+    def side(*reasons: str) -> SideRun:
+        known = window(NS, rounds=1)
+        remarks = tuple(Remark(each, "compilations") for each in reasons)
+        known = replace(known, numbers=structs.replace(known.numbers, remarks=remarks))
+        return SideRun([run.test], {run.test: run.reports(known)})
+
+    run.add(
+        side("f (m.py:3) again", "g (m.py:9) again"), side("f (m.py:4) again", "h (m.py:6) again", "g (m.py:9) again")
+    )
+    assert [each.text for each in run.record().windows[0].remarks] == [
+        "h (m.py:6) again",
+        "f (m.py:4) again",
+        "g (m.py:9) again",
+    ]
 
 
 def later(calls: int, name: str = "Add", rounds: int = 1) -> JudgedWindow:

@@ -7,6 +7,7 @@ Otherwise a weak type, a new shape or a lambda made anew would compile in each c
 from __future__ import annotations
 
 import logging
+import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator
@@ -67,7 +68,9 @@ class Misses(logging.Filter):
         if not text:
             return True
         if found := _FUNCTION.search(text):
-            function = f"{found[1]} ({in_package(found[2]) or found[2]})"
+            file = os.path.relpath(found[2])
+            place = in_package(found[2]) or (found[2] if file.startswith(os.pardir) else file)
+            function = f"{found[1]} ({place})"
             if function in self._seen and self._missed is not None:
                 self._missed(function, reason(text))
             self._seen.add(function)
