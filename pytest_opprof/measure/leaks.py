@@ -301,8 +301,11 @@ def _after(
 
 def _lines(traces: Iterable[tuple[Sequence[tracemalloc.Frame], int]]) -> Counter[str]:
     """Return the program's lines of allocations that a call made, with the sum of their sizes."""
-    lines = Counter[str]()
+    by_frames = Counter[Sequence[tracemalloc.Frame]]()  # thousands of objects come from a few places
     for frames, size in traces:
+        by_frames[frames] += size
+    lines = Counter[str]()
+    for frames, size in by_frames.items():
         files = [frame.filename for frame in frames]  # the oldest first
         inside = len(files) - files[::-1].index(__file__) if __file__ in files else 0
         if line := line_of(frames[inside:]):

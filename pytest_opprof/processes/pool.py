@@ -147,6 +147,8 @@ class Pool:
     def __init__(self, config: pytest.Config, rank: Rank = ALONE) -> None:
         self.files: set[str] = set()
         """The files of the tests that may be measured."""
+        self.closely = False
+        """Whether tests without a mark are measured as closely as those with one."""
         self._config = config
         self._rank = rank
         self._stack = ExitStack()
@@ -171,7 +173,7 @@ class Pool:
             for each in range(number):
                 (folder / f"{each}").mkdir()
                 words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
-                told = {"kind": "fresh", "files": sorted(files)}
+                told = {"kind": "fresh", "files": sorted(files), "closely": self.closely}
                 commands.append(Command("a fresh process", words, config.invocation_params.dir, told))
             with started(commands) as children:
                 for child in children:

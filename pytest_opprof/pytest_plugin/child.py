@@ -46,6 +46,7 @@ class Fresh:
         self._parent = parent
         self._files = {Path(file) for file in parent.told["files"]}
         """The files of the tests that may be requested."""
+        config.stash[SETTINGS] = dataclasses.replace(settings_of(config), closely=parent.told["closely"])
         self._errors: dict[str, str] = {}
         self._answer = Measured()
 

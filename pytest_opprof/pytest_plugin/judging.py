@@ -172,9 +172,8 @@ class Judging:
             processes=runs,
             limits=[limit for limit, _ in limits],
         )
-        # In a marked test a run counts calls if its baseline has them, though nobody asks.
-        wants_calls = plan.python is not False and (plan.marked or profile.is_empty)
-        lacks_calls = base is None or (PYTHON_CALLS in base.facts and wants_calls)
+        # A run counts calls if its baseline has them, though nobody asks.
+        lacks_calls = base is None or (PYTHON_CALLS in base.facts and plan.python is not False)
         if plan.python or lacks_calls:
             if python is not None and python.uncounted:
                 advice = f"; {_COUNTS_ONCE}" if python.fails_again and plan.python is None else ""

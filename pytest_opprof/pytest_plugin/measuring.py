@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
@@ -32,12 +33,13 @@ from ..results.plain import plain
 from ..results.window_result import BODY
 from ..units import plural
 from ..verdict.quantities import PYTHON_CALLS
+from ..verdict.repeats import FEW_TESTS
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
 from .body import Call
 from .fixture import measurement_of
 from .judging import Judging
-from .options import shown
+from .options import SETTINGS, shown
 from .outcome import concluded, defect
 from .ranks import Compared
 from .reruns.counts import why_no_sites, with_later, without_sites
@@ -98,17 +100,24 @@ class Measuring:
         """Parse all marks before the first test runs. Raises pytest.UsageError with every error."""
         errors = []
         asked = set[tuple[str, ...] | None]()
+        measured: list[TestRun] = []
         for test in tests:
             try:
                 plan = test.plan
                 self._may_judge_times |= test.has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
                 if test.measures:
+                    measured.append(test)
                     self._pool.files.add(test.file)
                     self._summary.marked = True
                     asked.add(plan.backends)
             except UsageError as error:
                 errors.append(str(error))
                 test.wrong_mark = error
+        if self._settings.everything and not self._judging.is_apart and len(measured) <= FEW_TESTS:
+            self._pool.closely = True
+            self._config.stash[SETTINGS] = dataclasses.replace(self._settings, closely=True)
+            for test in measured:
+                test.read_marks_anew()
         errors += [] if self._config.option.collectonly else _unsupported(asked)
         # In a worker of pytest-xdist this would be an internal error, so there each such test fails.
         if errors and not xdist.is_worker(self._config):
@@ -261,23 +270,24 @@ class Measuring:
     def _counted_by_default(self, test: TestRun, measurement: Measurement) -> Mapping[str, Window]:
         """Return the windows in which Python calls are counted unless the user forbids it.
 
-        An update and a comparison of revisions count in windows that show few ops, a run in windows whose baseline has
-        such calls. No window if the body cannot run twice, because the user did not ask for these.
+        In tests that are measured closely an update and a comparison of revisions count in windows that show few ops. A
+        run counts in windows whose baseline has such calls. No window if the body cannot run twice, because the user
+        did not ask for these.
         """
-        if not test.plan.closely or _why_uncountable(test, self._settings) or body.why_not_again(test):
+        if _why_uncountable(test, self._settings) or body.why_not_again(test):
             return {}
         windows = measurement.windows
         return {each.name: each for each in windows if not each.unfinished and self._is_counted(test, each)}
 
     def _is_counted(self, test: TestRun, window: Window) -> bool:
-        profile = window.profile
-        if profile.is_empty or self._settings.against:
-            return profile.shows_little
+        profile, settings = window.profile, self._settings
+        wants_calls = settings.against or settings.update or (test.plan.marked and profile.is_empty)
+        if wants_calls and test.plan.closely and profile.shows_little:
+            return True
         with suppress(BaselineError):  # reported where it is judged
             base = self._store.entry(profile.environment, *test.where, window.name)
-            if base and PYTHON_CALLS in base.facts:
-                return True
-        return bool(self._settings.update) and profile.shows_little
+            return base is not None and PYTHON_CALLS in base.facts
+        return False
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the judged windows; may run the body of *call* once more."""

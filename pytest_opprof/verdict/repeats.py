@@ -23,7 +23,7 @@ LEAST_TIMED_PROCESSES = 3
 TIMES_S = 300
 # The number of pairs of two revisions that show whether extra calls vary.
 CALL_PAIRS = 3
-# Without marks so few tests of two revisions are measured as closely as marked ones: a lost cache and 9 ms of plain
+# Without marks so few tests are measured as closely as marked ones: a lost cache and 9 ms of plain
 # Python pass in a first run (e3nn-jax, tomlkit), and counting takes up to three times the body.
 FEW_TESTS = 20
 # The number of pairs after which judged times are decided; the second look is for suspicious cases of the first.

@@ -39,7 +39,7 @@ def registered(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> It
                 config.workerinput = {}  # type: ignore[attr-defined]  # as pytest-xdist does
             if started:
                 told = {"kind": started, "port": server.getsockname()[1], "hello": []}
-                told |= {"files": [], "request": {}}
+                told |= {"files": [], "request": {}, "closely": False}
                 monkeypatch.setenv(VARIABLE, json.dumps(told))
             register(config)
             return config

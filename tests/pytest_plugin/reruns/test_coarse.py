@@ -440,10 +440,12 @@ def test_a(): recorder.process_time_ns.spend({cpu})
 
 
 @pytest.mark.parametrize(
-    ("mark", "flags", "compared", "counted"),
+    ("few", "mark", "flags", "compared", "counted"),
     [
-        ("@pytest.mark.opprof", ("--opprof",), "time, calls of Python functions and peak memory are compared", ""),
+        (0, "@pytest.mark.opprof", ("--opprof",), "time, calls of Python functions and peak memory are compared", ""),
+        (1, "", ("--opprof-all",), "time, calls of Python functions and peak memory are compared", ""),
         (
+            0,
             "",
             ("--opprof-all",),
             "time is compared*(*--opprof-python compares calls of Python functions, too)",
@@ -455,11 +457,13 @@ def test_a_body_without_an_op_has_a_time(
     pytester: pytest.Pytester,
     suite: Suite,
     monkeypatch: pytest.MonkeyPatch,
+    few: int,
     mark: str,
     flags: Sequence[str],
     compared: str,
     counted: str,
 ) -> None:
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.measuring.FEW_TESTS", few)
     plain = PLAIN.replace("@pytest.mark.opprof", mark)
     pytester.makepyfile(test_m=plain.format(cpu=12))
     result = suite(*flags, "--opprof-update")
