@@ -72,10 +72,7 @@ class Left:
 
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
-        things = [
-            plural(number, kind) if kind in _NO_TYPES.values() else f"{number} {kind}"
-            for kind, number in self.objects.items()
-        ]
+        things = [_counted(number, kind) for kind, number in self.objects.items()]
         more = [plural(len(things) - _KINDS, "more kind")] if len(things) > _KINDS else []
         sizes = [format_bytes(self.nbytes)] if self.nbytes else []
         sizes += [f"{format_bytes(self.device_bytes)} on the device"] if self.device_bytes else []
@@ -84,6 +81,11 @@ class Left:
         memory = "memory outside of Python" if self.nbytes else "memory"
         told = ", ".join([*things[:_KINDS], *more]) or (of_python if self.blocks else memory)
         return "; ".join([f"each call leaves behind {told}{size}", *self.where])
+
+
+def _counted(number: int, kind: str) -> str:
+    noun = next(filter(kind.startswith, _NO_TYPES.values()), "")
+    return plural(number, noun) + kind.removeprefix(noun) if noun else f"{number} {kind}"
 
 
 def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Callable[[], int] = lambda: 0) -> Left:
@@ -106,6 +108,8 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
     if any(least.values()) and _fill_caches(call):
         least, finalized = _growth(call, device_bytes)
     objects = {thing: least[name] for name, thing in _NO_TYPES.items() if least[name]}
+    if least["files_in_cycles"]:
+        objects[f"{_NO_TYPES['files']} in a cycle"] = least["files_in_cycles"]
     objects |= {f"{_name(kind)} with a finalizer in a cycle": number for kind, number in finalized.items()}
     where: list[Where] = [*cycles.kept_by(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:
@@ -162,9 +166,11 @@ def _fill_caches(call: Callable[[], object]) -> bool:
 def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tuple[dict[str, int], Mapping[type, int]]:
     """Return the growth that three of four calls reach, by field of `InUse`; of blocks, that which two reach.
 
-    Also return the objects with a finalizer that only the collector frees, of the last call.
+    Also return what only the collector frees, of the last call: files (``files_in_cycles``: dnspython's 20 selectors),
+    and objects with a finalizer.
     """
     finalized: Mapping[type, int] = {}
+    files = 0
     # Nothing of opprof's may grow meanwhile, so this has its full size before.
     seen = array("q", bytes(8 * len(InUse._fields) * (CALLS + 1)))
     fields = range(len(InUse._fields))
@@ -174,7 +180,7 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
             if number:
                 call()
             if number == CALLS:
-                finalized = cycles.finalized()
+                finalized, files = cycles.finalized(), in_use(device_bytes).files
             gc.collect()
             for field, value in enumerate(in_use(device_bytes)):
                 seen[number * len(fields) + field] = value
@@ -187,6 +193,7 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
     # calls of four may free what others left (seen: +0, +2, +3, +0 where each call keeps a list).
     least = {name: max(each[2 if name == "blocks" else 1], 0) for name, each in grown.items()}
     least["kept_blocks"] = grown["blocks"][1] if grown["blocks"][1] >= LEAST_BLOCKS else 0
+    least["files_in_cycles"] = max(files - seen[-len(fields) + InUse._fields.index("files")], 0)
     of_bytes = grown["allocated_bytes"]
     are_equal = of_bytes[0] >= 0 and (of_bytes[0] == of_bytes[2] or of_bytes[1] == of_bytes[3])
     if least["allocated_bytes"] <= (LEAST_EQUAL_BYTES if are_equal else LEAST_BYTES):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter_ns
 from types import FrameType, TracebackType
 from typing import final
 
-from ..sites.chains import Frame
+from ..sites.chains import UNKNOWN, Chains, Frame
 from ..sites.code import Kind, kinds
 from ..sites.shown import Shown
+from ..sites.tracer import Tracer
 from ..units import format_share
 from .traced import Where
 
@@ -105,6 +106,22 @@ class Sampler:
     def _is_own(self, file: str) -> bool:
         return kinds[file] is Kind.TRACED and self._shown.is_shown(file)
 
+    def correct(self, times: Mapping[Frame, int], runs: int) -> None:
+        """Move samples of a line to the one of its function that took their time by *times*, of a run line by line.
+
+        Code that holds the interpreter's lock is seen where the lock is released: `bytes +=` or `in list` at the next
+        call or turn of a loop, which may be a line below. *runs* is the number of runs that were sampled.
+        """
+        for line, ns in self._at.most_common(_LINES):
+            if line is None:
+                continue
+            beside = {each: times[each] for each in times if each[:2] == line[:2]}
+            most = max(beside, key=beside.__getitem__, default=line)
+            if beside.get(line, 0) < _MOST * beside.get(most, 0) >= _MOST * _MOST * ns / runs:
+                for samples in (self._at, self._below, self._depth):
+                    samples[most] += samples.pop(line, 0)
+                self._inside.pop(line, None)
+
     def lines(self) -> Iterator[Where]:
         """Yield in words the lines that took most of the time, with their share of it.
 
@@ -126,6 +143,40 @@ class Sampler:
                 of_package = "".join(f", most at {each} `{each.text}`" for each in most)
                 told = f"{format_share(ns / total, 2)} of the time is at {site} `{site.text}`{of_package}"
                 yield Where(told, f"{site.file}:{site.line}")
+
+
+def timed_lines(
+    call: Callable[[], object], shown: Shown, clock_ns: Callable[[], int] = perf_counter_ns
+) -> Mapping[Frame, int]:
+    """Run a body as a *call*, line by line, and return the time at each of the program's lines, in ns.
+
+    It includes that of packages that a line calls. Empty if lines cannot be traced, or are too many.
+    """
+    if Tracer.unavailable():
+        return {}
+    chains, times = Chains(), Counter[int]()
+    at, began_ns = UNKNOWN, 0
+
+    def moved(node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
+        nonlocal at, began_ns
+        times[at] += clock_ns() - began_ns
+        at, began_ns = node, clock_ns()
+
+    tracer = Tracer(chains, moved)
+    began_ns = clock_ns()
+    tracer.start(sys._getframe())
+    try:
+        call()
+    finally:
+        tracer.stop()
+    if tracer.capped or tracer.replaced:
+        return {}
+    found = Counter[Frame]()
+    for node, ns in times.items():
+        own = (each for each in chains.frames(node) if kinds[each.file] is Kind.TRACED and shown.is_shown(each.file))
+        if line := next(own, None):
+            found[line._replace(function=line.function.rpartition(".")[2])] += ns
+    return found
 
 
 def _line(frame: FrameType) -> Frame:

@@ -21,7 +21,7 @@ from ..measure.cycles import memory_kept
 from ..measure.host_memory import lines_at, peak_of
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
-from ..measure.sampled import Sampler
+from ..measure.sampled import Sampler, timed_lines
 from ..measure.traced import Where
 from ..measure.window import LEFT, OPEN, Window, profiles_of
 from ..processes.request import request_of
@@ -277,11 +277,14 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
         # The run measures nothing, so its windows are discarded.
         begin = monotonic()
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
-            for _ in range(_MOST_SAMPLED):
+            runs = 0
+            while runs < _MOST_SAMPLED and sampler.looks < _LOOKS and monotonic() - begin < _SAMPLED_S:
                 measurement.begin_round()
                 call.by_us()
-                if sampler.looks >= _LOOKS or monotonic() - begin > _SAMPLED_S:
-                    break
+                runs += 1
+        with measurement.repeated():
+            measurement.begin_round()
+            sampler.correct(timed_lines(call.by_us, measurement.shown), runs)
         return [*sampler.lines()]
     except pytest.exit.Exception:
         raise

@@ -340,6 +340,9 @@ class _Growth:
             and edges is not first
             and not self._is_below(edges, first)
             and not self._is_below(first, edges)
+            # Without the base's lines all calls of a line count as extra: an unchanged line is no cause beside a
+            # changed one (Markdown: 600 of 1,500 calls at a line that made as many before).
+            and (self._before.lines or not changed or is_changed(edges[0].line))
         ]
         return [first, *others]
 

@@ -102,6 +102,8 @@ class Counter:
         before, after = before or self._began, after or self._ended
         if not self._tally.has_begun:
             return PythonCalls(uncounted=self.uncounted or "opprof did not see the test function run")
+        if self.uncounted and self._observer:
+            return self._tally.of_first_calls(self.uncounted)
         if self.uncounted or before is None or after is None:
             return PythonCalls(uncounted=self.uncounted or "counting did not begin")
         return self._tally.counted(before, after, TELLS_LOOPS)

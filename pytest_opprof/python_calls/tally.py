@@ -186,6 +186,10 @@ class Tally:
             looked_up=self._walks if self._ended_early else 0,
         )
 
+    def of_first_calls(self, why: str) -> PythonCalls:
+        """Return the lines of the calls so far, if these were looked up; *why* the rest was not counted."""
+        return PythonCalls(uncounted=why, lines=tuple(self._lines()), looked_up=self._walks)
+
     def _is_tested(self, package: str) -> bool:
         return self.shown.shows(package) or package == tested_distribution(self.shown.root)
 

@@ -181,7 +181,10 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
             by_line[line].append(f"{_called(op.name)} {calls}")
             numbers = min([each.line for each in reversed(site.lines)] for site in here)
             order[line] = min(order.get(line, numbers), numbers)
-            grew[line] += op.grown[line].more if line in op.grown and op.by == "calls" else 0
+            if not op.grown:  # the base's lines are unknown
+                grew[line] += sum(site.calls for site in here)
+            elif line in op.grown and op.by == "calls":
+                grew[line] += op.grown[line].more
     new = {line for op in ops for line, grown in op.grown.items() if grown.is_new}
     yield TextLine("where they come from:", "title")
     for line in sorted(by_line, key=lambda line: (-grew[line], order[line]))[:_LINES]:

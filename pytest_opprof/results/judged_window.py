@@ -179,11 +179,7 @@ class JudgedWindow:
         now, diff = self.numbers.coarse, self.diff
         if base is None or now is None or diff is None or diff.wall_is_judged:
             return self
-        # Fewer calls of Python functions are no less work if each takes longer: pyparsing's test took x1.5 for 0.67 of
-        # its calls.
-        changed = [row for row in diff.rows if row.verdict.is_change]
-        are_calls = all(row.op in OF_PYTHON and row.verdict is Verdict.BELOW for row in changed)
-        over = clearly_more(base, now, in_doubt=bool(changed) and are_calls)
+        over = clearly_more(base, now, in_doubt=diff.only_calls_less)  # pyparsing: x1.5 for 0.67 of its calls
         return replace(self, dearer=over.line(diff.then) if over else "")
 
     @property

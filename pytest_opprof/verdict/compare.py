@@ -216,6 +216,12 @@ class Diff:
         short = f"{short} (budget {limit.limit})" if limit else short
         return Finding(row.word, op, self._line(row, limit), short, over_budget=limit is not None)
 
+    @property
+    def only_calls_less(self) -> bool:
+        """Whether only calls of Python functions changed, to fewer: no less work if each takes longer."""
+        changed = [row for row in self.rows if row.verdict.is_change]
+        return bool(changed) and all(row.op in OF_PYTHON and row.verdict is Verdict.BELOW for row in changed)
+
     def findings(self, rows: Iterable[Row] | None = None) -> Iterator[Finding]:
         """Yield each regression, or the regressions of *rows*; the whole is followed by the ops behind it."""
         for row in self.worse if rows is None else rows:

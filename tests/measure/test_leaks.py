@@ -7,6 +7,7 @@ import ctypes
 import gc
 import itertools
 import random
+import selectors
 import subprocess
 import sys
 import threading
@@ -308,6 +309,18 @@ def test_threads_files_and_processes_are_counted() -> None:
 
 
 test_threads_files_and_processes_are_counted = pytest.mark.processes(test_threads_files_and_processes_are_counted)
+
+
+def test_files_that_only_the_collector_closes_are_left_behind() -> None:
+    def call() -> None:
+        one = Handler()
+        one.itself, one.selector = one, selectors.DefaultSelector()  # type: ignore[attr-defined]
+
+    left = left_by(call)
+    gc.collect()
+    assert left.objects["open file in a cycle"] == 1
+    assert "1 open file in a cycle" in str(left)
+    assert "2 open files in a cycle" in str(Left({"open file in a cycle": 2}))
 
 
 @pytest.mark.slow

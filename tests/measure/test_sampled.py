@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.measure.sampled import Sampler
+from pytest_opprof.measure.sampled import Sampler, timed_lines
 from pytest_opprof.sites.chains import Frame
+from pytest_opprof.sites.line_tracer import MOST_MARKS
 from pytest_opprof.sites.shown import Shown
+from pytest_opprof.sites.tracer import Tracer
 
 HERE = Path(__file__)
 LINE = next(at for at, text in enumerate(HERE.read_text(encoding="utf-8").splitlines(), 1) if text.endswith("  # here"))
@@ -33,6 +35,40 @@ def test_the_line_at_which_the_program_is_gets_the_time() -> None:
     assert said.endswith(
         f" of the time is at measure/test_sampled.py:{LINE} in waits_for `threading.Event().wait(0.001)  # here`"
     )
+
+
+def test_a_line_that_holds_pythons_lock_gets_the_time_that_was_seen_at_the_next_one() -> None:
+    ticks = count(0, 10)
+    sampler = Sampler(Shown(HERE.parents[1]), lambda: next(ticks))
+    with sampler:
+        waits_for(sampler, 20)
+    file, name = str(HERE), "waits_for"
+    seen, before, other = (Frame(file, each, line) for each, line in ((name, LINE), (name, LINE - 1), ("other", 1)))
+    ns = sum(ns for line, ns in sampler._at.items() if line == seen)
+    for times in ({}, {seen: ns, before: ns}, {before: ns // 5}, {other: ns, seen: ns // 9}):
+        sampler.correct(times, 2)
+        assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE}"
+    sampler.correct({before: ns // 2, seen: ns // 9, other: ns}, 2)
+    assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE - 1}"
+
+
+def test_a_run_line_by_line_has_the_time_of_each_line_of_the_program() -> None:
+    ticks, begin = count(0, 10), timed.__code__.co_firstlineno
+    times = timed_lines(lambda: timed(9), Shown(HERE.parents[1]), lambda: next(ticks))
+    by_line = {each.line - begin: ns for each, ns in times.items() if each.function == "timed"}
+    assert by_line == {1: 10, 2: 100, 3: 90, 4: 10}
+    many = MOST_MARKS
+    assert timed_lines(lambda: timed(many), Shown(HERE.parents[1])) == {}
+    with pytest.raises(ZeroDivisionError):
+        timed_lines(lambda: timed(1 // 0), Shown(HERE.parents[1]))
+    assert Tracer.unavailable() is None
+
+
+def timed(rounds: int) -> int:
+    total = 0
+    for each in range(rounds):
+        total += each
+    return total
 
 
 def test_time_outside_of_the_project_is_no_lines(tmp_path: Path) -> None:

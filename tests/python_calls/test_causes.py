@@ -178,6 +178,19 @@ def test_a_changed_line_that_few_of_the_calls_follow_from_is_not_the_cause():
     assert "tokenization.py:1 " in cause.text
 
 
+def test_an_unchanged_line_is_no_further_cause_beside_a_changed_one_where_the_bases_lines_are_unknown():
+    """Markdown: a line that made 600 of 901 calls before stood beside the one that makes 599 more."""
+    now = PythonCalls(
+        functions={"tokenization.offset": 1, "tokenization.inline": 1, "str.format": 1_500},
+        own=("tokenization.offset", "tokenization.inline"),
+        lines=(edge(118, "offset", "str.format", 599), edge(315, "inline", "str.format", 901)),
+    )
+    before = Before({"tokenization.offset": 1, "tokenization.inline": 1, "str.format": 901})
+    assert len(of_calls(before, now)) == 2
+    (cause,) = causes.of_calls(before, now, lambda line: line.line == 118)
+    assert "tokenization.py:118 " in cause.text
+
+
 def test_one_more_call_of_a_function_is_the_cause_of_all_calls_in_it():
     """python-qrcode: a method calls the one of its base class, once, which goes over all pixels."""
     now = PythonCalls(

@@ -72,6 +72,20 @@ def test_counting_that_takes_too_long_ends_and_says_so():
     assert counted(by_rows, [1]).total == 3
 
 
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="only Python 3.11 can get that slow")
+def test_counting_that_takes_too_long_keeps_the_lines_that_it_found():
+    def until_nobody_counts() -> None:
+        while sys.getprofile() is not None:
+            helper([1], 1)
+
+    with Counter(HERE, lines=True, limit_s=0.01) as counter:
+        until_nobody_counts()
+    found = counter.result()
+    assert found.uncounted
+    assert {each.function for each in found.lines} >= {own("helper"), "list.index"}
+    assert found.looked_up > 10
+
+
 @needs_setprofile
 def test_the_code_that_is_counted_sees_no_other_thread():
     before, seen = threading.enumerate(), []

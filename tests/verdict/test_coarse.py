@@ -288,3 +288,15 @@ def test_a_time_that_may_be_noise_is_told_in_doubt() -> None:
     assert over.line() == "CPU time: 40 ms (baseline: 20 ms to 40 ms), x2"
     assert clearly_more(took(20), replace(took(40), threaded=True), in_doubt=True) is not None
     assert clearly_more(took(20), took(25), in_doubt=True) is None
+    assert clearly_more(took(1), took(2), in_doubt=True) is not None
+    assert clearly_more(took(1), took(2)) is None
+
+
+def test_a_shorter_time_counts_where_fewer_calls_are_in_doubt() -> None:
+    assert slower(took(1), took(2), wall=True) is None
+    over = slower(took(1), took(2), wall=True, doubted=True)
+    assert over is not None
+    assert over.factor == 2
+    assert slower(took(2), took(3), wall=True, doubted=True) is None
+    assert slower(took(1), took(2), wall=True, doubted=True, elsewhere=True) is None
+    assert slower(took(1), took(2), wall=True, doubted=True, shared=True) is None

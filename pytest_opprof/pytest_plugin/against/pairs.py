@@ -168,7 +168,11 @@ class Found:
         """
         before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
         diffs = self._diffs_of(test)
-        return any(is_judged(diff) and slower_than([before[name]], [after[name]]) for name, diff in diffs.items())
+        self.coarse.doubt(test.nodeid, diffs)
+        return any(
+            is_judged(diff) and slower_than([before[name]], [after[name]], doubted=diff.only_calls_less)
+            for name, diff in diffs.items()
+        )
 
     def add_coarse(self, pair: Sequence[SideRun], busy: str) -> None:
         """Add the coarse times of a pair in one thread; *busy*: who else used the machine."""

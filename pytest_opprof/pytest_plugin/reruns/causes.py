@@ -137,8 +137,11 @@ class Causes:
         if isinstance(kept, str):
             return replace(window, base_sites_lost=kept)
         known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
+        # The lines are those of one process, where calls vary.
         stale = [
-            op for op in window.asked if op in known and known[op].most != Calls.total(kept.get(op, {}).values()).most
+            op
+            for op in window.asked
+            if op in known and not known[op].least <= Calls.total(kept.get(op, {}).values()).most <= known[op].most
         ]
         located = {op for op in window.asked if window.numbers.sites.get(op)}
         # A backend may tell the lines of fewer allocations than it counts, which says nothing about the lines of ops.

@@ -46,6 +46,8 @@ class _Suspect:
     base: Coarse
     elsewhere: bool
     here: Slower
+    doubted: bool
+    """Whether it makes fewer calls, so that a shorter time counts."""
     seen: list[Coarse] = field(default_factory=list)
     """The least time of each fresh process."""
     first: list[Coarse] = field(default_factory=list)
@@ -56,16 +58,19 @@ class _Suspect:
     """Whether others used the machine beside each of them."""
 
     def over(self, seen: Sequence[Coarse]) -> Slower | None:
-        return slower(self.base, together(seen), wall=True, elsewhere=self.elsewhere) if seen else None
+        return self._over(self.base, seen, wall=True) if seen else None
+
+    def _over(self, base: Coarse, seen: Sequence[Coarse], *, wall: bool, shared: bool = False) -> Slower | None:
+        return slower(base, together(seen), wall=wall, elsewhere=self.elsewhere, shared=shared, doubted=self.doubted)
 
     def slower(self, *, wall: bool = True, shared: bool = False) -> Slower | None:
         base = self.base if self.has_later else self.base.at_first
         if not self.seen:
             return None
-        return slower(base, together(self.seen), wall=wall, elsewhere=self.elsewhere, shared=shared)
+        return self._over(base, self.seen, wall=wall, shared=shared)
 
     def slower_at_first(self) -> Slower | None:
-        return slower(self.base.at_first, together(self.first), wall=False, elsewhere=self.elsewhere)
+        return self._over(self.base.at_first, self.first, wall=False)
 
 
 class Coarsely:
@@ -107,16 +112,17 @@ class Coarsely:
             if now is None:
                 # Under coverage or a debugger, fresh processes measure a test that seems much slower.
                 if over := slower_despite_tracer(base.at_first, window.numbers.host_ns):
-                    suspects[window.name] = _Suspect(base, elsewhere, over)
+                    suspects[window.name] = _Suspect(base, elsewhere, over, doubted=False)
                 found.append(replace(window, coarsely=True))
                 continue
-            over = slower(base.at_first, now, wall=True, elsewhere=elsewhere)
             assert window.diff is not None  # it has a base
             diff = window.diff
+            doubted = diff.only_calls_less
+            over = slower(base.at_first, now, wall=True, elsewhere=elsewhere, doubted=doubted)
             if over and not (window.does_more and diff.explains(over)):
-                suspects[window.name] = _Suspect(base, elsewhere, over)
-            elif hidden := slower(base, now, wall=True, elsewhere=elsewhere):
-                hidden_ones[window.name] = _Suspect(base, elsewhere, hidden)
+                suspects[window.name] = _Suspect(base, elsewhere, over, doubted)
+            elif hidden := slower(base, now, wall=True, elsewhere=elsewhere, doubted=doubted):
+                hidden_ones[window.name] = _Suspect(base, elsewhere, hidden, doubted)
             # The first test may import for itself the modules that tests before it had imported for the baseline.
             if not elsewhere and (window.does_more or not was_first):
                 window = window.weighed(base)
@@ -272,12 +278,18 @@ class CoarsePairs:
 
     def __init__(self) -> None:
         self._pairs: dict[str, list[tuple[Windows, Windows]]] = {}
+        self._doubted = set[tuple[str, str]]()
+        """The windows of tests that make fewer calls, so that a shorter time counts."""
         self._busy = ""
 
     def add(self, test: str, before: Windows, after: Windows, busy: str) -> None:
         """Add the times of a pair in *test*; *busy*: who else used the machine meanwhile."""
         self._pairs.setdefault(test, []).append((before, after))
         self._busy = self._busy or busy
+
+    def doubt(self, test: str, diffs: Mapping[str, Diff]) -> None:
+        """Note which windows of a test make fewer calls."""
+        self._doubted.update((test, window) for window, diff in diffs.items() if diff.only_calls_less)
 
     def still_slower(self, test: str) -> bool:
         """Return True if a window of a test is slower in all pairs so far."""
@@ -301,10 +313,15 @@ class CoarsePairs:
 
     def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:
         pairs = [pair for pair in self._pairs[test] if all(window in side for side in pair)]
-        return slower_than([before[window] for before, _ in pairs], [after[window] for _, after in pairs], wall)
+        doubted = (test, window) in self._doubted
+        return slower_than(
+            [before[window] for before, _ in pairs], [after[window] for _, after in pairs], wall=wall, doubted=doubted
+        )
 
 
-def slower_than(before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], wall: bool = True) -> Slower | None:
+def slower_than(
+    before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], *, wall: bool = True, doubted: bool = False
+) -> Slower | None:
     """Return the time by which processes of *after* exceed their limit; None if none does or no time is known."""
     base, now = ([each for entry in side for each in entry.coarse.values()] for side in (before, after))
-    return slower(together(base), together(now), wall=wall) if base and now else None
+    return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None

@@ -82,5 +82,6 @@ def reason(text: str) -> str:
     _, before, why = text.partition(_BEFORE)
     if not before:
         return _MADE_ANEW
-    lines = [line.strip().removeprefix("* ") for line in _NOISE.sub("", why).splitlines()]
-    return textwrap.shorten(" ".join(filter(None, lines)), _LONGEST, placeholder=" ...")
+    lines = filter(None, map(str.strip, _NOISE.sub("", why).splitlines()))
+    text = " ".join(lines).removeprefix("* ").replace(": * ", ": ").replace(" * ", "; ")
+    return textwrap.shorten(text, _LONGEST, placeholder=" ...")

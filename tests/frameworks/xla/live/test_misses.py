@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
-from pytest_opprof.frameworks.xla.live.misses import Misses
+from pytest_opprof.frameworks.xla.live.misses import Misses, reason
 
 TEXT = """TRACING CACHE MISS at test_a.py:9 (test_a):
   never seen function:
@@ -19,6 +20,7 @@ TEXT = """TRACING CACHE MISS at test_a.py:9 (test_a):
     [
         ("/venv/lib/python3.12/site-packages/equinox/_ad.py", "equinox/_ad.py"),
         ("/home/me/project/model.py", "/home/me/project/model.py"),
+        (str(Path.cwd() / "models" / "mlp.py"), str(Path("models", "mlp.py"))),
     ],
 )
 def test_a_function_of_a_package_is_placed_in_that(file: str, shown: str) -> None:
@@ -29,3 +31,16 @@ def test_a_function_of_a_package_is_placed_in_that(file: str, shown: str) -> Non
         assert said == []
         misses.filter(record)
     assert said == [f"<lambda> ({shown}:694): another function is defined there each time"]
+
+
+def test_each_argument_that_differs_is_told_apart() -> None:
+    text = """TRACING CACHE MISS at test_a.py:7 (test_a):
+  for f defined at test_a.py:4
+  all previously seen cache keys differ. For the closest previous key:
+  different input types:
+  * at d['a'], now f32[] and before i32[]
+  * at d['b'], now f32[3] and before f32[2]
+"""
+    assert reason(text) == (
+        "different input types: at d['a'], now f32[] and before i32[]; at d['b'], now f32[3] and before f32[2]"
+    )
