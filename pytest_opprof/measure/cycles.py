@@ -1,5 +1,5 @@
 """Find the objects with a finalizer that garbage cycles keep until the garbage collector runs, such as a file closed at
-an unknown time, and the arrays that they keep at a peak of memory.
+an unknown time, and the memory that they keep at a peak.
 
 Other garbage cycles do not matter: the collector frees them, and nobody waits for that.
 """
@@ -51,31 +51,36 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
 
 
 def memory_kept(call: Callable[[], object], least: int, *, on_device: bool = False) -> Sequence[Where]:
-    """Run the body once more; return in words the cycle that keeps memory of arrays of NumPy and PyTorch, if that is at
-    least *least* bytes: of the host, or of a device (*on_device*).
+    """Run the body once more; return in words the cycle that keeps memory, if that is at least *least* bytes: of arrays
+    of NumPy and PyTorch on the host, or on a device (*on_device*), else of other objects on the host.
 
     When the collector runs decides how much of it is in a peak: 7.3 or 8.6 of 12.2 MiB in jaxtyping's test.
     """
     gc.collect()
-    with uncollected():
+    with uncollected(), traced(1):
         call()
         garbage = _garbage()
-    kept = _arrays(garbage, on_device)
-    if not kept or sum(each.nbytes for each in kept) < least:
-        return []
-    array = max(kept, key=lambda each: each.nbytes).array
-    cycle = ""
-    if len(garbage) <= _MOST_GARBAGE:
-        ids = {*map(id, garbage)}
-        cycle = _cycle(garbage, [each for each in (array, *gc.get_referrers(array)) if id(each) in ids])
-    sizes = [(each.is_freed, each.nbytes) for each in kept]
-    del garbage, kept, array
-    gc.collect()
-    total = sum(nbytes for is_freed, nbytes in sizes if is_freed())  # the program holds the others, too
+        kept = _arrays(garbage, on_device)
+        are_arrays = sum(each.nbytes for each in kept) >= max(least, 1)
+        if not garbage or (on_device and not are_arrays):
+            return []
+        found: Sequence[object] = garbage
+        if are_arrays:
+            array, ids = max(kept, key=lambda each: each.nbytes).array, {*map(id, garbage)}
+            found = [each for each in (array, *gc.get_referrers(array)) if id(each) in ids]
+            del array
+        cycle = _cycle(garbage, found) if len(garbage) <= _MOST_GARBAGE else ""
+        sizes = [(each.is_freed, each.nbytes) for each in kept]
+        before, _ = tracemalloc.get_traced_memory()
+        del garbage, kept, found
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    of_arrays = sum(nbytes for is_freed, nbytes in sizes if is_freed())  # the program holds the others, too
+    kind, total = ("arrays", of_arrays) if are_arrays else ("objects", before - after)
     if total < max(least, 1):
         return []
     keep = f"the cycle {cycle} keeps" if cycle else "cycles keep"
-    return [Where(f"{keep} up to {format_bytes(total)} of arrays until the garbage collector runs")]
+    return [Where(f"{keep} up to {format_bytes(total)} of {kind} until the garbage collector runs")]
 
 
 class _Array(NamedTuple):

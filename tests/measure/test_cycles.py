@@ -69,7 +69,24 @@ def test_no_property_of_another_object_is_computed() -> None:
         lazy: Any = Lazy()
         lazy.me = lazy
 
-    assert memory_kept(cycle, 0) == []
+    assert memory_kept(cycle, SIZE) == []
+    assert memory_kept(cycle, 0, on_device=True) == []
+    ((said, _),) = memory_kept(cycle, 0)
+    assert said.startswith("the cycle Lazy.me keeps up to ")
+
+
+def test_a_cycle_that_keeps_other_objects_is_named_with_their_memory() -> None:
+    """Closures that call each other, with all that they see: sentry's serializer."""
+
+    def serialize() -> None:
+        text = bytes(SIZE)
+
+        def node() -> object:
+            return text, node
+
+    ((said, _),) = memory_kept(serialize, SIZE)
+    assert "<locals>.node at " in said
+    assert said.endswith(" keeps up to 1 MiB of objects until the garbage collector runs")
 
 
 def test_the_collector_is_on_again_afterwards() -> None:
