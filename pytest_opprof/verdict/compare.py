@@ -217,6 +217,16 @@ class Diff:
         return Finding(row.word, op, self._line(row, limit), short, over_budget=limit is not None)
 
     @property
+    def does_less(self) -> list[str]:
+        """The ops and facts that it does less of."""
+        return [row.op for row in self.rows if row.verdict.is_improvement and row.verdict is not Verdict.FASTER]
+
+    def without(self, improvements: Collection[str], why: str) -> Diff:
+        """Return the comparison without some *improvements*, and *why* they are none."""
+        rows = (replace(each, verdict=Verdict.OK, why=why) if each.op in improvements else each for each in self.rows)
+        return replace(self, rows=tuple(rows)) if improvements else self
+
+    @property
     def only_calls_less(self) -> bool:
         """Whether only calls of Python functions changed, to fewer: no less work if each takes longer."""
         changed = [row for row in self.rows if row.verdict.is_change]
@@ -418,11 +428,9 @@ def without_first_uses(diff: Diff, warm: Done, now: Done) -> Diff:
 
     Tests that ran before did the work of the first use, or a part of it.
     """
-    better = [row.op for row in diff.rows if row.verdict.is_improvement and row.verdict is not Verdict.FASTER]
+    better = diff.does_less
     repeat = changes(warm, now, diff.tolerances) if better else {}
-    once = {op for op in better if op not in repeat or repeat[op].is_regression}
-    rows = [replace(row, verdict=Verdict.OK, why=FIRST_USE) if row.op in once else row for row in diff.rows]
-    return replace(diff, rows=tuple(rows)) if once else diff
+    return diff.without([op for op in better if op not in repeat or repeat[op].is_regression], FIRST_USE)
 
 
 def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Sequence[str] = ()) -> str:

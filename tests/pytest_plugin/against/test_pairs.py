@@ -247,6 +247,28 @@ def test_a_later_run_that_does_more_only_once_is_no_regression(pairs: Run) -> No
 
 
 @pytest.mark.parametrize(
+    ("there", "here", "status"),
+    [
+        ((326, 319), (319, 331), Status.OK),
+        ((326, 326), (319, 319), Status.IMPROVED),
+        ((326, 319), (20, 22), Status.IMPROVED),
+    ],
+)
+def test_fewer_calls_that_another_run_makes_at_the_base_too_are_no_improvement(
+    pairs: Run, there: tuple[int, int], here: tuple[int, int], status: Status
+) -> None:
+    """An unseeded test draws more in one run and less in the next."""
+    run = pairs(source=ONE)
+
+    def side(first: int, second: int) -> SideRun:
+        found = replace(window(NS, first, 1), repeat=({"Add": OpCounts(Range(second))}, {}))
+        return SideRun([run.test], {run.test: run.reports(found)})
+
+    run.add(side(*there), side(*here))
+    assert run.record().status == status
+
+
+@pytest.mark.parametrize(
     ("there", "here"),
     [
         pytest.param(later(1), later(1), id="as much"),
