@@ -45,6 +45,7 @@ _MOST_DEAD: Final = 1_000
 _LINES, _KINDS = 3, 3
 # The things that a call may leave behind beside objects, by field of `InUse`.
 _NO_TYPES: Final = {"threads": "thread", "files": "open file", "processes": "process"}
+_IN_A_CYCLE: Final = " in a cycle"
 _WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
@@ -84,8 +85,8 @@ class Left:
 
 
 def _counted(number: int, kind: str) -> str:
-    noun = next(filter(kind.startswith, _NO_TYPES.values()), "")
-    return plural(number, noun) + kind.removeprefix(noun) if noun else f"{number} {kind}"
+    noun = kind.removesuffix(_IN_A_CYCLE)
+    return plural(number, noun) + kind.removeprefix(noun) if noun in _NO_TYPES.values() else f"{number} {kind}"
 
 
 def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Callable[[], int] = lambda: 0) -> Left:
@@ -109,7 +110,7 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
         least, finalized = _growth(call, device_bytes)
     objects = {thing: least[name] for name, thing in _NO_TYPES.items() if least[name]}
     if least["files_in_cycles"]:
-        objects[f"{_NO_TYPES['files']} in a cycle"] = least["files_in_cycles"]
+        objects[_NO_TYPES["files"] + _IN_A_CYCLE] = least["files_in_cycles"]
     objects |= {f"{_name(kind)} with a finalizer in a cycle": number for kind, number in finalized.items()}
     where: list[Where] = [*cycles.kept_by(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:
@@ -166,11 +167,11 @@ def _fill_caches(call: Callable[[], object]) -> bool:
 def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tuple[dict[str, int], Mapping[type, int]]:
     """Return the growth that three of four calls reach, by field of `InUse`; of blocks, that which two reach.
 
-    Also return what only the collector frees, of the last call: files (``files_in_cycles``: dnspython's 20 selectors),
-    and objects with a finalizer.
+    Also return what only the collector frees: files of each of the last three calls (``files_in_cycles``: dnspython's
+    20 selectors), and objects with a finalizer of the last.
     """
     finalized: Mapping[type, int] = {}
-    files = 0
+    files = array("q", bytes(8 * (CALLS + 1)))
     # Nothing of opprof's may grow meanwhile, so this has its full size before.
     seen = array("q", bytes(8 * len(InUse._fields) * (CALLS + 1)))
     fields = range(len(InUse._fields))
@@ -180,7 +181,8 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
             if number:
                 call()
             if number == CALLS:
-                finalized, files = cycles.finalized(), in_use(device_bytes).files
+                finalized = cycles.finalized()
+            files[number] = in_use(device_bytes).files
             gc.collect()
             for field, value in enumerate(in_use(device_bytes)):
                 seen[number * len(fields) + field] = value
@@ -193,7 +195,8 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
     # calls of four may free what others left (seen: +0, +2, +3, +0 where each call keeps a list).
     least = {name: max(each[2 if name == "blocks" else 1], 0) for name, each in grown.items()}
     least["kept_blocks"] = grown["blocks"][1] if grown["blocks"][1] >= LEAST_BLOCKS else 0
-    least["files_in_cycles"] = max(files - seen[-len(fields) + InUse._fields.index("files")], 0)
+    closed = [files[at] - seen[at * len(fields) + InUse._fields.index("files")] for at in range(2, CALLS + 1)]
+    least["files_in_cycles"] = max(min(closed), 0)
     of_bytes = grown["allocated_bytes"]
     are_equal = of_bytes[0] >= 0 and (of_bytes[0] == of_bytes[2] or of_bytes[1] == of_bytes[3])
     if least["allocated_bytes"] <= (LEAST_EQUAL_BYTES if are_equal else LEAST_BYTES):

@@ -106,18 +106,20 @@ class Sampler:
     def _is_own(self, file: str) -> bool:
         return kinds[file] is Kind.TRACED and self._shown.is_shown(file)
 
-    def correct(self, times: Mapping[Frame, int], runs: int) -> None:
+    def correct(self, times: Mapping[Frame, int]) -> None:
         """Move samples of a line to the one of its function that took their time by *times*, of a run line by line.
 
         Code that holds the interpreter's lock is seen where the lock is released: `bytes +=` or `in list` at the next
-        call or turn of a loop, which may be a line below. *runs* is the number of runs that were sampled.
+        call or turn of a loop, which may be a line below. Shares are compared, since a first run may take longer.
         """
+        total, in_all = sum(self._at.values()), sum(times.values())
         for line, ns in self._at.most_common(_LINES):
             if line is None:
                 continue
             beside = {each: times[each] for each in times if each[:2] == line[:2]}
             most = max(beside, key=beside.__getitem__, default=line)
-            if beside.get(line, 0) < _MOST * beside.get(most, 0) >= _MOST * _MOST * ns / runs:
+            took = beside.get(most, 0)
+            if beside.get(line, 0) < _MOST * took and took * total >= _MOST * ns * in_all > 0:
                 for samples in (self._at, self._below, self._depth):
                     samples[most] += samples.pop(line, 0)
                 self._inside.pop(line, None)

@@ -277,14 +277,13 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
         # The run measures nothing, so its windows are discarded.
         begin = monotonic()
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
-            runs = 0
-            while runs < _MOST_SAMPLED and sampler.looks < _LOOKS and monotonic() - begin < _SAMPLED_S:
+            for _ in range(_MOST_SAMPLED):
                 measurement.begin_round()
                 call.by_us()
-                runs += 1
-        with measurement.repeated():
-            measurement.begin_round()
-            sampler.correct(timed_lines(call.by_us, measurement.shown), runs)
+                if sampler.looks >= _LOOKS or monotonic() - begin > _SAMPLED_S:
+                    break
+        if monotonic() - begin < _SAMPLED_S:
+            _time_lines(call, measurement, sampler)
         return [*sampler.lines()]
     except pytest.exit.Exception:
         raise
@@ -293,6 +292,19 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
         return measurement.sampled
     finally:
         call.raised = raised
+
+
+def _time_lines(call: Call, measurement: Measurement, sampler: Sampler) -> None:
+    """Run the body once more, line by line, to correct its samples; they stay as they are if it fails."""
+    assert measurement.shown is not None
+    try:
+        with measurement.repeated():
+            measurement.begin_round()
+            sampler.correct(timed_lines(call.by_us, measurement.shown))
+    except pytest.exit.Exception:
+        raise
+    except _FAILURES:
+        _forget_excinfo(call)
 
 
 def _takes_less_again(call: Call, measurement: Measurement) -> bool:

@@ -298,11 +298,10 @@ class Measuring:
             # An extra run on one rank would wait for the other ranks, which do not repeat it.
             repeats = not body.why_not_again(test) and self._settings.rank.is_alone
             # One later run of the body answers both questions about it.
-            later = (
-                cache(partial(_profiles_again, call, measurement)) if call and repeats and test.plan.closely else None
-            )
+            later = cache(partial(_profiles_again, call, measurement)) if call and repeats else None
             if later and test.plan.rounds == 1 and not self._judging.is_apart:
                 windows = self._judging.looks.with_repeats(test, windows, later)
+            later = later if test.plan.closely else None
             if later and self._compares_later(test):
                 windows = with_later(windows, later())
             if call and is_open(windows) and repeats:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from types import WrapperDescriptorType as SlotType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..profile.site_calls import SourceLine
 from ..sites.chains import Frame
@@ -34,6 +34,11 @@ _PYTHON = (FunctionType, MethodType)
 Key = Any
 
 
+# The code and line of the project, the called function, and whether the line itself called it.
+_CalledAt = tuple[int, int, Key, bool]
+_Counted = TypeVar("_Counted")
+
+
 class Snapshot(NamedTuple):
     """The calls of each function, and loop iterations, up to one moment."""
 
@@ -41,6 +46,8 @@ class Snapshot(NamedTuple):
     builtins: Mapping[Key, int]
     loops: Mapping[int, int]
     collections: int
+    called_at: Mapping[_CalledAt, int]
+    """Only with lines."""
 
 
 class Tally:
@@ -71,8 +78,7 @@ class Tally:
         self._frames = 0
         self._ended_early = False
         """Whether some lines were not looked up."""
-        self._called_at: Counter[tuple[int, int, Key, bool]] = Counter()
-        """By the code and line of the project, the called function, and whether the line itself called it."""
+        self._called_at = Counter[_CalledAt]()
         self._codes: dict[int, tuple[CodeType, str]] = {}
         """With the name of its module."""
         self._kept: dict[int, Any] = {}
@@ -165,7 +171,9 @@ class Tally:
         """Return the counts so far."""
         if self.settle:
             self.settle()
-        return Snapshot(dict(self.calls), dict(self.builtins), dict(self.loops), self.collections)
+        return Snapshot(
+            dict(self.calls), dict(self.builtins), dict(self.loops), self.collections, dict(self._called_at)
+        )
 
     def counted(self, before: Snapshot, after: Snapshot, tells_loops: bool) -> PythonCalls:
         """Return the counts between two moments."""
@@ -182,24 +190,24 @@ class Tally:
             collections=after.collections - before.collections,
             versions=versions(functions.keys() - own, self._is_tested),
             own=tuple(sorted(own & functions.keys())),
-            lines=tuple(self._lines()),
+            lines=tuple(self._lines(_more(before.called_at, after.called_at))),
             looked_up=self._walks if self._ended_early else 0,
         )
 
     def of_first_calls(self, why: str) -> PythonCalls:
         """Return the lines of the calls so far, if these were looked up; *why* the rest was not counted."""
-        return PythonCalls(uncounted=why, lines=tuple(self._lines()), looked_up=self._walks)
+        return PythonCalls(uncounted=why, lines=tuple(self._lines(self._called_at.items())), looked_up=self._walks)
 
     def _is_tested(self, package: str) -> bool:
         return self.shown.shows(package) or package == tested_distribution(self.shown.root)
 
-    def _lines(self) -> Iterator[CallingLine]:
-        for (caller, line, key, direct), calls in self._called_at.items():
+    def _lines(self, called_at: Iterable[tuple[_CalledAt, int]]) -> Iterator[CallingLine]:
+        for (caller, line, key, direct), calls in called_at:
             code, _ = self._codes[caller]
             site = self.shown.site([Frame(code.co_filename, code.co_name, line)])
             source = SourceLine(site.file, line, code.co_name, site.text)
             yield CallingLine(source, self._name(key), calls, self._name(caller), direct)
 
 
-def _more(before: Mapping[Key, int], after: Mapping[Key, int]) -> Iterator[tuple[Key, int]]:
+def _more(before: Mapping[_Counted, int], after: Mapping[_Counted, int]) -> Iterator[tuple[_Counted, int]]:
     return ((key, more) for key, calls in after.items() if (more := calls - before.get(key, 0)))

@@ -94,6 +94,7 @@ def test_the_holder_keeps_what_an_earlier_call_left_and_does_not_only_keep_the_n
     assert left.line == line
 
 
+@pytest.mark.slow
 def test_a_list_that_each_call_makes_anew_and_longer_is_a_holder_although_nothing_in_it_is_older() -> None:
     def collect() -> None:
         ENGINE.seen["all"] = [Handler() for _ in range(len(ENGINE.seen.get("all", ())) + 1)]  # type: ignore[arg-type]
@@ -118,6 +119,7 @@ def test_the_line_that_made_an_object_is_the_line_of_a_leak_whose_holder_does_no
     assert left.line == f"{relative(__file__)}:{add.__code__.co_firstlineno + 1}"
 
 
+@pytest.mark.slow
 def test_the_projects_types_are_told_first_and_those_of_private_modules_last() -> None:
     left = left_by(lambda: ENGINE.handlers.append([contextvars.Context(), deque(), Handler(), np.poly1d([1])]))
     first, *others, last = left.objects
@@ -145,6 +147,7 @@ def remembered(whole: Whole) -> Whole:
     return whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "holder"),
     [
@@ -175,6 +178,7 @@ def test_what_python_does_not_track_is_found_by_the_container_that_grows(
     assert held.startswith(f"held by Engine.{container} ({type(kept).__name__}), which grows at ")
 
 
+@pytest.mark.slow
 def test_a_leak_is_found_although_two_of_the_four_calls_free_more_than_it_keeps() -> None:
     older = [[Handler() for _ in range(9)] for _ in range(2)]
     frees = iter([*[False] * WARMUPS, True, False, True, False])
@@ -239,6 +243,7 @@ def test_strings_that_nothing_holds_are_counted_as_blocks_with_their_line() -> N
     assert left_by(lambda: call(LEAST_BLOCKS // 2)) == Left({})
 
 
+@pytest.mark.slow
 def test_a_bounded_cache_that_fills_is_no_leak_and_hides_none() -> None:
     @lru_cache(40)
     def url(number: int) -> Engine:
@@ -321,6 +326,7 @@ def test_files_that_only_the_collector_closes_are_left_behind() -> None:
     assert left.objects["open file in a cycle"] == 1
     assert "1 open file in a cycle" in str(left)
     assert "2 open files in a cycle" in str(Left({"open file in a cycle": 2}))
+    assert "2 threading.Event" in str(Left({"threading.Event": 2}))
 
 
 @pytest.mark.slow
@@ -554,6 +560,7 @@ def test_an_autograd_graph_that_grows_is_named() -> None:
     assert "Engine.total" in held
 
 
+@pytest.mark.slow
 def test_device_memory_is_left_behind_to_the_byte_whatever_holds_it() -> None:
     held = [0]
 
@@ -565,6 +572,7 @@ def test_device_memory_is_left_behind_to_the_byte_whatever_holds_it() -> None:
     assert str(left) == "each call leaves behind memory (512 B on the device)"
 
 
+@pytest.mark.slow
 def test_an_object_that_keeps_device_memory_is_named_with_its_size() -> None:
     left = left_by(lambda: ENGINE.handlers.append(Handler()), device_bytes=lambda: len(ENGINE.handlers) << 20)
     assert str(left).startswith(f"each call leaves behind 1 {__name__}.Handler (1 MiB on the device); held by ")

@@ -45,10 +45,10 @@ def test_a_line_that_holds_pythons_lock_gets_the_time_that_was_seen_at_the_next_
     file, name = str(HERE), "waits_for"
     seen, before, other = (Frame(file, each, line) for each, line in ((name, LINE), (name, LINE - 1), ("other", 1)))
     ns = sum(ns for line, ns in sampler._at.items() if line == seen)
-    for times in ({}, {seen: ns, before: ns}, {before: ns // 5}, {other: ns, seen: ns // 9}):
-        sampler.correct(times, 2)
+    for times in ({}, {seen: ns, before: ns}, {before: ns // 5, other: ns}, {other: ns, seen: ns // 9}):
+        sampler.correct(times)
         assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE}"
-    sampler.correct({before: ns // 2, seen: ns // 9, other: ns}, 2)
+    sampler.correct({before: ns, seen: ns // 9, other: ns // 2})
     assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE - 1}"
 
 

@@ -61,7 +61,7 @@ def fresh(pytester: pytest.Pytester, as_child: AsChild) -> Fresh:
             return answers
 
         files = [str(pytester.path / name) for name in ("test_m.py", "test_broken.py")]
-        result, answers = as_child(does, *arguments, kind="fresh", files=files)
+        result, answers = as_child(does, *arguments, kind="fresh", files=files, closely=False)
         assert result.ret == 1  # it ends where nobody asks any more
         return answers
 

@@ -56,7 +56,12 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
         everything: bool = False,
         describes: bool = False,
     ) -> list[list[Any]]:
-        tests = {"tests": [f"test_m.py::{test}" for test in wanted], "everything": everything}
+        tests = {
+            "tests": [f"test_m.py::{test}" for test in wanted],
+            "everything": everything,
+            "closely": False,
+            "later": [],
+        }
 
         def does(child: Child) -> list[list[Any]]:
             asked = [child.hear()]

@@ -127,7 +127,8 @@ def test_the_last_side_describes_its_tests_to_a_function_that_chooses_from_them(
     found = Collection([], [], True, [], [])
 
     def describes(parent: Parent) -> None:
-        assert parent.ask("tests", ["t", "u"], {}, plain(found)) == {"tests": ["u"], "everything": True}
+        wanted = {"tests": ["u"], "everything": True, "closely": True, "later": ["u"]}
+        assert parent.ask("tests", ["t", "u"], {}, plain(found)) == wanted
         parent.ask("begin", "u")
         parent.ask("end", "u", [])
         parent.ask("bye", [], [])
@@ -136,7 +137,7 @@ def test_the_last_side_describes_its_tests_to_a_function_that_chooses_from_them(
 
     def choose(collection: Collection) -> Wanted:
         asked.append(collection)
-        return Wanted(["u"], everything=collection.everything)
+        return Wanted(["u"], everything=collection.everything, closely=True, later=["u"])
 
     base, now = take_turns(sides(side("A", [], {"u": 1, "v": 1}), describes), choose)
     assert asked == [found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -364,6 +365,29 @@ def test_windows_have_counts_of_their_own(pytester: pytest.Pytester, suite: Suit
     assert flat(windows["inside"]["functions"])["builtins.abs"] == 30
     assert flat(windows["rounds"]["functions"])["builtins.abs"] == 1
     assert "builtins.sorted" not in flat(windows["inside"]["functions"])
+
+
+def test_lines_of_a_window_are_those_inside_it(pytester: pytest.Pytester, suite: Suite, once: None) -> None:
+    source = """
+        import shop
+        from pytest_opprof.backends import fake
+        def test_ids(opprof):
+            with opprof("one"):
+                fake.launch("Add")
+                shop.total({0})
+            with opprof("two"):
+                fake.launch("Add")
+                shop.total({0} + 1)
+        """
+    pytester.makepyfile(
+        shop="def total(count):\n    return [abs(each) for each in range(count)]\n", test_m=source.format(1)
+    )
+    assert suite("--opprof-update", "--opprof-python").ret == 0
+    pytester.makepyfile(test_m=source.format(99))
+    result = suite("--opprof", "--opprof-python", "-rN")
+    result.assert_outcomes(failed=1)
+    lines = [re.search(r"test_m.py:\d+|shop.py:\d+", line) for line in result.outlines if " calls `" in line]
+    assert [found and found[0] for found in lines] == ["shop.py:2", "shop.py:2"]
 
 
 def test_a_full_collection_for_each_item_fails(

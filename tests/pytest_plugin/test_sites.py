@@ -139,13 +139,15 @@ def table(n):
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("mark", ["@pytest.mark.opprof", ""], ids=["marked", "unmarked"])
 def test_a_lost_cache_fails_in_a_later_run_of_the_body_with_its_lines(
-    pytester: pytest.Pytester, suite: Suite, alone: None, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, suite: Suite, alone: None, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
-    """The first run, which fills the cache, does what it did."""
-    test = "import tables, pytest\n@pytest.mark.opprof\ndef test_a():\n    tables.table(30)\n"
+    """The first run, which fills the cache, does what it did; a test of many without a mark follows its baseline."""
+    monkeypatch.setattr("pytest_opprof.pytest_plugin.measuring.FEW_TESTS", 0)
+    test = f"import tables, pytest\n{mark}\ndef test_a():\n    tables.table(30)\n"
     pytester.makepyfile(tables=TABLE, test_m=test)
-    flags = ["--opprof-backend=numpy", "--no-opprof-python"]
+    flags = ["--opprof-backend=numpy", "--no-opprof-python", "--opprof-all"]
     suite("--opprof-update", "--opprof-processes=2", *flags)
     suite("--opprof", *flags).assert_outcomes(passed=1)
     pytester.makepyfile(tables=TABLE.replace("@functools.cache\n", ""))

@@ -212,7 +212,11 @@ class Against:
             begin = monotonic()
             found.add(turns.joined(self._pair(sides, wanted, bool(number % 2))))
             took_s = monotonic() - begin
-        self._confirm_coarse(sides[0], [test for test in tests if found.suspects(test)], found)
+        doubted = {test.nodeid for test in tests if found.doubts(test)}
+        self._later |= doubted  # a first use, as an import, takes more than this limit
+        found.coarse.doubted |= doubted
+        slow = [test for test in tests if found.suspects(test) or test.nodeid in doubted]
+        self._confirm_coarse(sides[0], slow, found)
         ids = [test.nodeid for test in tests]
         found.check_complete(ids)
         found.check_compared(ids)
@@ -279,7 +283,7 @@ class Against:
         self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], tree: Worktree, found: Found
     ) -> None:
         """Run changed *tests* that do more as they are now on both sides: the change may be in the test alone."""
-        asked = [test for test in tests if found.is_open(test) or found.suspects(test)]
+        asked = [test for test in tests if found.is_open(test) or found.suspects(test) or found.does_more_later(test)]
         if not asked:
             return
         say(self._config, f"opprof: one more pair, {plural(len(asked), 'changed test')} as now on both sides")

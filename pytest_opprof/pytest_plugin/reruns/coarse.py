@@ -278,18 +278,14 @@ class CoarsePairs:
 
     def __init__(self) -> None:
         self._pairs: dict[str, list[tuple[Windows, Windows]]] = {}
-        self._doubted = set[tuple[str, str]]()
-        """The windows of tests that make fewer calls, so that a shorter time counts."""
+        self.doubted = set[str]()
+        """The tests that make fewer calls, so that a shorter time counts; their pairs measure a later run."""
         self._busy = ""
 
     def add(self, test: str, before: Windows, after: Windows, busy: str) -> None:
         """Add the times of a pair in *test*; *busy*: who else used the machine meanwhile."""
         self._pairs.setdefault(test, []).append((before, after))
         self._busy = self._busy or busy
-
-    def doubt(self, test: str, diffs: Mapping[str, Diff]) -> None:
-        """Note which windows of a test make fewer calls."""
-        self._doubted.update((test, window) for window, diff in diffs.items() if diff.only_calls_less)
 
     def still_slower(self, test: str) -> bool:
         """Return True if a window of a test is slower in all pairs so far."""
@@ -313,10 +309,8 @@ class CoarsePairs:
 
     def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:
         pairs = [pair for pair in self._pairs[test] if all(window in side for side in pair)]
-        doubted = (test, window) in self._doubted
-        return slower_than(
-            [before[window] for before, _ in pairs], [after[window] for _, after in pairs], wall=wall, doubted=doubted
-        )
+        before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
+        return slower_than(before, after, wall=wall, doubted=test in self.doubted)
 
 
 def slower_than(

@@ -213,6 +213,28 @@ def test_reasons_for_compiling_again_that_the_base_lacks_come_first(pairs: Run) 
     ]
 
 
+def test_fewer_calls_of_python_functions_are_doubted_where_the_time_grew_by_half_a_millisecond(pairs: Run) -> None:
+    run = pairs(source=ONE)
+
+    def side(calls: int, ms: float) -> SideRun:
+        numbers = WindowNumbers.of(BODY, profile_of([("Add", NS)]), python=PythonCalls(functions={"m.f": calls}))
+        numbers = structs.replace(numbers, coarse=Coarse.of(*[[int(ms * 1e6)]] * 3))
+        return SideRun([run.test], {run.test: run.reports(JudgedWindow(numbers))})
+
+    for calls, ms, doubts in ((20, 2, True), (40, 2, False), (20, 1.2, False), (20, 90, False)):
+        run.found = Found("main", run.config)
+        run.add(side(40, 1), side(calls, ms))
+        assert run.found.doubts(run.described) == doubts, (calls, ms)
+        assert run.found.suspects(run.described) == (ms == 90)
+    run.found = Found("main", run.config)
+    run.add(side(40, 1), side(20, 2))
+    for _ in range(3):
+        run.found.add_coarse([side(40, 1), side(20, 2)], "")
+    assert run.record().status != Status.SLOWER
+    run.found.coarse.doubted.add(run.test)
+    assert run.record().status == Status.SLOWER
+
+
 def later(calls: int, name: str = "Add", rounds: int = 1) -> JudgedWindow:
     """Return a window of one call, whose later run makes so many."""
     found = window(NS, rounds=rounds)

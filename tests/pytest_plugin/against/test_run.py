@@ -1000,6 +1000,18 @@ def test_a_lost_cache_is_seen_in_a_test_that_calls_its_function_once(repository:
 
 @pytest.mark.slow
 @pytest.mark.processes
+def test_a_test_that_empties_the_cache_itself_runs_as_it_is_now_on_both_sides(repository: pytest.Pytester) -> None:
+    (repository.path / "model" / "__init__.py").write_text(CACHED, encoding="utf-8")
+    git(repository, "commit", "-qam", "cached")
+    empties = TEST.replace("import step", "import step, table").replace("step()", "table.cache_clear(); step()")
+    (repository.path / "test_m.py").write_text(empties, encoding="utf-8")
+    result = run(repository)
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines(["opprof: one more pair, 1 changed test as now on both sides"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_a_test_that_cannot_run_at_the_revision_as_it_is_now_fails_if_only_others_changed(
     repository: pytest.Pytester,
 ) -> None:
