@@ -106,12 +106,20 @@ def _find_trace_lines() -> int:
     """Return the place of ``f_trace_lines``, a byte, in a frame."""
     frame: Any = sys._getframe()
     before = frame.f_trace_lines
-    seen = []
-    for value in (True, False):
-        frame.f_trace_lines = value
-        seen.append(ctypes.string_at(id(frame), object.__sizeof__(frame)))
+
+    def content() -> bytes:
+        return ctypes.string_at(id(frame), object.__sizeof__(frame))
+
+    # No loop over the values: on Python 3.10 the frame holds its local variables, and in one of about ten processes a
+    # byte of the addresses of True and False is 1 and 0, too.
+    frame.f_trace_lines = True
+    first = content()
+    frame.f_trace_lines = False
+    second = content()
+    frame.f_trace_lines = True
+    third = content()
     frame.f_trace_lines = before
-    places = [place for place, (yes, no) in enumerate(zip(*seen)) if (yes, no) == (1, 0)]
+    places = [place for place, seen in enumerate(zip(first, second, third)) if seen == (1, 0, 1)]
     assert len(places) == 1, "f_trace_lines"
     return places[0]
 
