@@ -302,7 +302,7 @@ class Measuring:
             if later and test.plan.rounds == 1 and not self._judging.is_apart:
                 windows = self._judging.looks.with_repeats(test, windows, later)
             later = later if test.plan.closely else None
-            if later and self._compares_later(test):
+            if later and self._compares_later(test) and any(window.numbers.ops for window in windows):
                 windows = with_later(windows, later())
             if call and is_open(windows) and repeats:
                 windows = self._judging.times.retimed(test, windows, body.measure_again(call, measurement))

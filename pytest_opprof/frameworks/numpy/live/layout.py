@@ -110,8 +110,8 @@ def _find_trace_lines() -> int:
     def content() -> bytes:
         return ctypes.string_at(id(frame), object.__sizeof__(frame))
 
-    # No loop over the values: on Python 3.10 the frame holds its local variables, and in one of about ten processes a
-    # byte of the addresses of True and False is 1 and 0, too.
+    # No loop over the values: on Python 3.10 the frame holds its local variables, and in a few processes of a hundred
+    # another byte of these was 1 and then 0, too.
     frame.f_trace_lines = True
     first = content()
     frame.f_trace_lines = False

@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from ....sites.code import in_package
 
@@ -68,9 +69,8 @@ class Misses(logging.Filter):
         if not text:
             return True
         if found := _FUNCTION.search(text):
-            file = os.path.relpath(found[2])
-            place = in_package(found[2]) or (found[2] if file.startswith(os.pardir) else file)
-            function = f"{found[1]} ({place})"
+            here, place = f"{Path.cwd()}{os.sep}", found[2]
+            function = f"{found[1]} ({in_package(place) or place.removeprefix(here)})"
             if function in self._seen and self._missed is not None:
                 self._missed(function, reason(text))
             self._seen.add(function)
