@@ -17,6 +17,7 @@ from pytest_opprof.measure.traced import Where
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.range import Range
 from pytest_opprof.pytest_plugin import body as body_module
+from pytest_opprof.pytest_plugin import measuring
 from pytest_opprof.python_calls import tally
 
 from ..conftest import looks
@@ -119,16 +120,15 @@ def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
 def test_few_unmarked_tests_are_counted_by_an_update_and_all_runs_follow_their_baseline(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = "pytest_opprof.pytest_plugin.measuring.FEW_TESTS"
     unmarked = TEST.replace("@pytest.mark.opprof(python=True)\n", "")
     pytester.makepyfile(test_m=unmarked + "\ndef test_idle(): pass\n", tokenizer=AT_ONCE)
-    monkeypatch.setattr(few, 1)
+    monkeypatch.setattr(measuring, "FEW_TESTS", 1)
     assert suite("--opprof-all", "--opprof-update").ret == 0
     assert not [*pytester.path.glob("baselines/*/test_m.py.python.json")]
-    monkeypatch.setattr(few, 2)
+    monkeypatch.setattr(measuring, "FEW_TESTS", 2)
     assert suite("--opprof-all", "--opprof-update").ret == 0
     assert [*pytester.path.glob("baselines/*/test_m.py.python.json")]
-    monkeypatch.setattr(few, 1)
+    monkeypatch.setattr(measuring, "FEW_TESTS", 1)
     suite("--opprof-all").assert_outcomes(passed=2)
     pytester.makepyfile(tokenizer=ONE_BY_ONE)
     result = suite("--opprof-all")

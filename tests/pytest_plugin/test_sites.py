@@ -20,7 +20,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
-from pytest_opprof.pytest_plugin import body
+from pytest_opprof.pytest_plugin import body, measuring
 from pytest_opprof.pytest_plugin.reruns import counts as counts_module
 
 from ..conftest import ALONE, ELSEWHERE, looks, thrice
@@ -144,7 +144,7 @@ def test_a_lost_cache_fails_in_a_later_run_of_the_body_with_its_lines(
     pytester: pytest.Pytester, suite: Suite, alone: None, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
     """The first run, which fills the cache, does what it did; a test of many without a mark follows its baseline."""
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.measuring.FEW_TESTS", 0)
+    monkeypatch.setattr(measuring, "FEW_TESTS", 0)
     test = f"import tables, pytest\n{mark}\ndef test_a():\n    tables.table(30)\n"
     pytester.makepyfile(tables=TABLE, test_m=test)
     flags = ["--opprof-backend=numpy", "--no-opprof-python", "--opprof-all"]

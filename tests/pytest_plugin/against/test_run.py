@@ -14,6 +14,7 @@ import pytest
 
 from pytest_opprof.measure.host_memory import LOOKER
 from pytest_opprof.processes import child
+from pytest_opprof.pytest_plugin.against import run as against
 
 AGAINST = (
     "-p",
@@ -151,7 +152,7 @@ def test_what_is_slower_than_the_revision_fails_with_the_op_named(repository: py
 def test_an_unmarked_test_of_many_without_ops_fails_for_its_time(
     repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.against.run.FEW_TESTS", 1)
+    monkeypatch.setattr(against, "FEW_TESTS", 1)
     repository.makepyfile(test_m="from model import step\ndef test_a(): step()\ndef test_b(): pass\n")
     model(repository, "sum(range(10))")
     git(repository, "commit", "-qam", "no op")
@@ -1031,7 +1032,10 @@ def test_a_test_that_cannot_run_at_the_revision_as_it_is_now_fails_if_only_other
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_a_second_run_on_the_same_base_measures_the_working_tree_alone(repository: pytest.Pytester) -> None:
+def test_a_second_run_on_the_same_base_measures_the_working_tree_alone(
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(against, "FEW_TESTS", 0)  # which would run each body twice
     ran = Path(os.environ["TMPDIR"], "ran")
     note = f"open({str(ran)!r}, 'a').write('base ')"
     source = "from model import step\ndef test_a(): step()\n"

@@ -21,6 +21,7 @@ from pytest_opprof.measure.traced import Where
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
+from pytest_opprof.pytest_plugin import measuring
 from pytest_opprof.pytest_plugin.reruns.coarse import Coarsely
 from pytest_opprof.python_calls import tally
 from pytest_opprof.verdict.coarse import Coarse
@@ -463,7 +464,7 @@ def test_a_body_without_an_op_has_a_time(
     compared: str,
     counted: str,
 ) -> None:
-    monkeypatch.setattr("pytest_opprof.pytest_plugin.measuring.FEW_TESTS", few)
+    monkeypatch.setattr(measuring, "FEW_TESTS", few)
     plain = PLAIN.replace("@pytest.mark.opprof", mark)
     pytester.makepyfile(test_m=plain.format(cpu=12))
     result = suite(*flags, "--opprof-update")
