@@ -31,7 +31,7 @@ class Counting:
         """*lines*: whether to find the calling lines, of the functions *only* or of all; *target*: the body."""
         took_ns = [max(each.profile.wall_ns or (0,)) for each in measured if not each.unfinished]
         limit_s = max(_SLOWER * max(took_ns) / 1e9, _LEAST_S) if took_ns else LIMIT_S
-        limit_s *= 2 if lines else 1
+        limit_s *= 2 if lines else 1  # a line is up to 3 us more a call
         self.counter = Counter(shown, lines, only, target, limit_s)
         self._measured = defaultdict[str, list[Window]](list)
         for window in measured:

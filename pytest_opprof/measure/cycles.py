@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from ..machine.garbage import uncollected
+from ..sites.code import relative
 from ..units import format_bytes
-from .holders import held_as, relative
+from .holders import held_as
 from .traced import Where, line_of, made_at, traced
 
 _FRAMES = 16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -12,7 +11,7 @@ from threading import get_ident
 from types import FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from ..sites.code import Kind, in_package, kinds
+from ..sites.code import Kind, kinds, relative
 from ..units import plural
 
 # The most objects that are looked for among all referrers: 40 ms each beside PyTorch.
@@ -213,8 +212,3 @@ def _nodes(start: Any) -> int:
         seen |= new
         following += new
     return len(seen)
-
-
-def relative(file: str) -> str:
-    """Return a file for people: as it is in its package, or relative if it is below the current folder."""
-    return in_package(file) or (os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file)

@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ..machine.garbage import uncollected
-from ..machine.left import InUse, in_use
+from ..machine.left import InUse, in_use, open_files
 from ..sites.code import Kind, first_part, in_package, is_test_tool, kinds
 from ..units import format_bytes, plural
 from . import cycles
@@ -111,7 +111,7 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
     objects = {thing: least[name] for name, thing in _NO_TYPES.items() if least[name]}
     if least["files_in_cycles"]:
         objects[_NO_TYPES["files"] + _IN_A_CYCLE] = least["files_in_cycles"]
-    objects |= {f"{_name(kind)} with a finalizer in a cycle": number for kind, number in finalized.items()}
+    objects |= {f"{_name(kind)} with a finalizer{_IN_A_CYCLE}": number for kind, number in finalized.items()}
     where: list[Where] = [*cycles.kept_by(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:
         grown = _grown_types(call)
@@ -182,7 +182,7 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
                 call()
             if number == CALLS:
                 finalized = cycles.finalized()
-            files[number] = in_use(device_bytes).files
+            files[number] = open_files()
             gc.collect()
             for field, value in enumerate(in_use(device_bytes)):
                 seen[number * len(fields) + field] = value

@@ -75,7 +75,7 @@ class Sampler:
             chain: list[Frame] = []
             codes: list[int] = []
             while frame is not None:
-                if self._is_own(frame.f_code.co_filename):
+                if _is_own(frame.f_code.co_filename, self._shown):
                     chain.append(_line(frame))
                     codes.append(id(frame.f_code))
                 elif not chain and inside is None and kinds[frame.f_code.co_filename] is Kind.TRACED:
@@ -102,9 +102,6 @@ class Sampler:
         for each, depth in first.items():
             self._below[each] += ns
             self._depth[each] += ns * depth
-
-    def _is_own(self, file: str) -> bool:
-        return kinds[file] is Kind.TRACED and self._shown.is_shown(file)
 
     def correct(self, times: Mapping[Frame, int]) -> None:
         """Move samples of a line to the one of its function that took their time by *times*, of a run line by line.
@@ -175,10 +172,13 @@ def timed_lines(
         return {}
     found = Counter[Frame]()
     for node, ns in times.items():
-        own = (each for each in chains.frames(node) if kinds[each.file] is Kind.TRACED and shown.is_shown(each.file))
-        if line := next(own, None):
+        if line := next((each for each in chains.frames(node) if _is_own(each.file, shown)), None):
             found[line._replace(function=line.function.rpartition(".")[2])] += ns
     return found
+
+
+def _is_own(file: str, shown: Shown) -> bool:
+    return kinds[file] is Kind.TRACED and shown.is_shown(file)
 
 
 def _line(frame: FrameType) -> Frame:

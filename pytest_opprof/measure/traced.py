@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ..sites.code import Kind, kinds
-from .holders import relative
+from ..sites.code import Kind, kinds, relative
 
 
 class Where(NamedTuple):

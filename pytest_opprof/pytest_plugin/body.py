@@ -116,7 +116,7 @@ def look_for_leaks(call: Call, measurement: Measurement) -> None:
         return
     warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
     left = _of_more_runs(
-        call, measurement, body, "leaks", lambda: left_by(call.by_us, warmups, measurement.recorder.device_bytes)
+        call, measurement, lambda: left_by(call.by_us, warmups, measurement.recorder.device_bytes), body, "leaks"
     )
     if left is not None:
         body.left(left)
@@ -134,7 +134,7 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
     frameworks = {name for name, _ in body.profile.environment.frameworks}
     if body.profile.is_empty or frameworks <= {"numpy"}:
         remarked = body if is_asked else None
-        peak = _of_more_runs(call, measurement, remarked, "host memory", lambda: peak_of(call.by_us))
+        peak = _of_more_runs(call, measurement, lambda: peak_of(call.by_us), remarked)
         if peak is not None:
             body.used_on_host(peak)
 
@@ -149,7 +149,7 @@ def memory_holders(
     assert measurement.shown is not None  # a run that judges has it
     cycle = partial(memory_kept, call.by_us, peak // _NOTABLE_PART, on_device=on_device)
     looks = [partial(lines_at, peak, call.by_us, measurement.shown.is_shown), cycle] if are_lines_known else [cycle]
-    return [each for look in looks for each in _of_more_runs(call, measurement, None, "host memory", look) or ()]
+    return [each for look in looks for each in _of_more_runs(call, measurement, look) or ()]
 
 
 # Of a peak: less is not its cause.
@@ -157,7 +157,11 @@ _NOTABLE_PART = 4
 
 
 def _of_more_runs(
-    call: Call, measurement: Measurement, window: Window | None, about: About, run: Callable[[], _Found]
+    call: Call,
+    measurement: Measurement,
+    run: Callable[[], _Found],
+    window: Window | None = None,
+    about: About = "host memory",
 ) -> _Found | None:
     """Return the result of more runs of the body, which measure nothing else; None, with a remark on its *window*, if
     it cannot run.
@@ -283,7 +287,8 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
                 if sampler.looks >= _LOOKS or monotonic() - begin > _SAMPLED_S:
                     break
         if monotonic() - begin < _SAMPLED_S:
-            _time_lines(call, measurement, sampler)
+            times = _of_more_runs(call, measurement, partial(timed_lines, call.by_us, measurement.shown))
+            sampler.correct(times or {})
         return [*sampler.lines()]
     except pytest.exit.Exception:
         raise
@@ -292,19 +297,6 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
         return measurement.sampled
     finally:
         call.raised = raised
-
-
-def _time_lines(call: Call, measurement: Measurement, sampler: Sampler) -> None:
-    """Run the body once more, line by line, to correct its samples; they stay as they are if it fails."""
-    assert measurement.shown is not None
-    try:
-        with measurement.repeated():
-            measurement.begin_round()
-            sampler.correct(timed_lines(call.by_us, measurement.shown))
-    except pytest.exit.Exception:
-        raise
-    except _FAILURES:
-        _forget_excinfo(call)
 
 
 def _takes_less_again(call: Call, measurement: Measurement) -> bool:

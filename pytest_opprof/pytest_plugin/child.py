@@ -4,7 +4,6 @@ tests.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import sys
@@ -29,7 +28,7 @@ from ..results.test_result import TestRecord
 from ..verdict.coarse import Coarse
 from ..verdict.tolerances import LEAST_ROUNDS
 from .fixture import compiling
-from .options import SETTINGS, settings_of
+from .options import change_settings
 from .test_run import TestRun
 
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
@@ -46,7 +45,7 @@ class Fresh:
         self._parent = parent
         self._files = {Path(file) for file in parent.told["files"]}
         """The files of the tests that may be requested."""
-        config.stash[SETTINGS] = dataclasses.replace(settings_of(config), closely=parent.told["closely"])
+        change_settings(config, closely=parent.told["closely"])
         self._errors: dict[str, str] = {}
         self._answer = Measured()
 
@@ -163,7 +162,7 @@ class Side:
             self._measure_all(tests)
         if wanted["closely"] or wanted["later"]:
             later = {*wanted["later"]}
-            self._config.stash[SETTINGS] = dataclasses.replace(settings_of(self._config), closely=wanted["closely"])
+            change_settings(self._config, closely=wanted["closely"])
             for test in tests:
                 test.is_later = test.nodeid in later
                 test.read_marks_anew()
@@ -188,7 +187,7 @@ class Side:
         return Collection(measured, self._deselected + idle, everything, wrong_marks, self._modules)
 
     def _measure_all(self, tests: Sequence[TestRun]) -> None:
-        self._config.stash[SETTINGS] = dataclasses.replace(settings_of(self._config), everything=True)
+        change_settings(self._config, everything=True)
         self._config.option.opprof_all = True  # of the processes that this one starts
         for test in tests:
             test.read_marks_anew()

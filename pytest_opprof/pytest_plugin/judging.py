@@ -173,8 +173,7 @@ class Judging:
             limits=[limit for limit, _ in limits],
         )
         # A run counts calls if its baseline has them, though nobody asks.
-        wants_calls = plan.python is not False and (base is None or PYTHON_CALLS in base.facts)
-        lacks_calls = wants_calls and (base is not None or plan.marked)
+        lacks_calls = plan.python is not False and (PYTHON_CALLS in base.facts if base else plan.marked)
         if plan.python or lacks_calls:
             if python is not None and python.uncounted:
                 advice = f"; {_COUNTS_ONCE}" if python.fails_again and plan.python is None else ""

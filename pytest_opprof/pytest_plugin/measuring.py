@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
@@ -39,7 +38,7 @@ from . import body, xdist
 from .body import Call
 from .fixture import measurement_of
 from .judging import Judging
-from .options import SETTINGS, shown
+from .options import change_settings, shown
 from .outcome import concluded, defect
 from .ranks import Compared
 from .reruns.counts import why_no_sites, with_later, without_sites
@@ -115,7 +114,7 @@ class Measuring:
                 test.wrong_mark = error
         if self._settings.everything and not self._judging.is_apart and len(measured) <= FEW_TESTS:
             self._pool.closely = True
-            self._config.stash[SETTINGS] = dataclasses.replace(self._settings, closely=True)
+            change_settings(self._config, closely=True)
             for test in measured:
                 test.read_marks_anew()
         errors += [] if self._config.option.collectonly else _unsupported(asked)

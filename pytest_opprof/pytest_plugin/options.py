@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from ..report.tables import terminal_width
 from ..verdict.tolerances import LEAST_ROUNDS, PAIRS, STORED
 
 NUMPY_IS_GONE = "was removed: opprof sees each op of NumPy, on any array. Leave it out"
+
+
+def change_settings(config: pytest.Config, **changes: Any) -> None:
+    """Change settings that the collected tests decide; plans that were read before have the old ones."""
+    config.stash[SETTINGS] = replace(settings_of(config), **changes)
 
 
 def settings_of(config: pytest.Config) -> Settings:

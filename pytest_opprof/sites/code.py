@@ -116,6 +116,11 @@ def in_package(file: str) -> str:
     return file[found.end() :] if found else ""
 
 
+def relative(file: str) -> str:
+    """Return a file for people: as it is in its package, or relative if it is below the current folder."""
+    return in_package(file) or (os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file)
+
+
 def first_part(path: str) -> str:
     """Return the name of the package or module that *path* begins with."""
     return re.split(r"[\\/.]", path, maxsplit=1)[0]

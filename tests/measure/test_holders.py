@@ -6,7 +6,8 @@ from types import FunctionType
 
 import pytest
 
-from pytest_opprof.measure.holders import line_that_fills, relative
+from pytest_opprof.measure.holders import line_that_fills
+from pytest_opprof.sites.code import relative
 
 KEPT: list[object] = []
 

@@ -21,8 +21,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from pytest_opprof.measure.holders import relative
 from pytest_opprof.measure.leaks import CALLS, LEAST_BLOCKS, LEAST_BYTES, LEAST_EQUAL_BYTES, WARMUPS, Left, left_by
+from pytest_opprof.sites.code import relative
 
 
 class Handler:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,8 +71,8 @@ class Found:
         self._changes = changes
         self._today = set[str]()
         """The tests whose file changed, and which the revision ran as they are now."""
-        self._later = dict[str, str]()
-        """The tests that seemed to do more only in a later run, and what another pair found."""
+        self._later = dict[str, bool]()
+        """The tests that seemed to do more only in a later run, and whether another pair found the same."""
         self._confirmed = set[str]()
         """The tests that do more, by the same numbers in two pairs."""
         self._revision = revision
@@ -86,8 +87,8 @@ class Found:
         """The first pair, which ran every test."""
         self._windows: dict[str, list[tuple[Windows, Windows]]] = {}
         """By test: the windows of both sides, for each pair that ran it."""
-        self._diffs: dict[tuple[str, str, int], Diff] = {}
-        """The comparison of each test's window, by the number of pairs."""
+        self._diffs = defaultdict[str, dict[tuple[str, int], Diff]](dict)
+        """By test: the comparison of each window, by the number of pairs."""
         self.coarse = CoarsePairs()
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: the source lines of ops, on both sides."""
@@ -131,11 +132,11 @@ class Found:
             known.reports[test.nodeid] = side.reports.get(test.nodeid, [])
         before, after = (_windows(side.reports.get(test.nodeid, [])) for side in pair)
         self._windows[test.nodeid] = [(before, after)]
-        self._diffs = {key: diff for key, diff in self._diffs.items() if key[0] != test.nodeid}
+        self._diffs.pop(test.nodeid, None)
 
     def does_more_later(self, test: SideTest) -> bool:
         """Return True if a later run of a test's body does more than at the base, but its first run does not."""
-        before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
+        before, after = self._first_windows(test)
         return not self.does_more(test) and any(
             each.does_more
             for name in before.keys() & after.keys()
@@ -151,11 +152,10 @@ class Found:
         for test in tests:
             first = [side.reports.get(test.nodeid, []) for side in self.first]
             self._replace(test, pair)
-            self._later[test.nodeid] = LATER
-            if not self.does_more(test):
+            self._later[test.nodeid] = self.does_more(test)
+            if not self._later[test.nodeid]:
                 self._replace(test, [SideRun(reports={test.nodeid: each}) for each in first])
-                self._later[test.nodeid] = ""
-        return {test for test, found in self._later.items() if found}
+        return {test for test, is_same in self._later.items() if is_same}
 
     def does_more(self, test: SideTest) -> bool:
         """Return True if a window of a test does more than at the base."""
@@ -166,18 +166,24 @@ class Found:
 
         So is one that does more: accepting its calls accepts no time.
         """
-        before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
-        diffs = self._diffs_of(test)
-        return any(is_judged(diff) and slower_than([before[name]], [after[name]]) for name, diff in diffs.items())
+        return self._is_slower(test, doubted=False)
 
     def doubts(self, test: SideTest) -> bool:
         """Return True if a test that only makes fewer calls of Python functions may take longer all the same."""
-        before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
-        diffs = self._diffs_of(test)
-        return not self.suspects(test) and any(
-            diff.only_calls_less and is_judged(diff) and slower_than([before[name]], [after[name]], doubted=True)
-            for name, diff in diffs.items()
+        return not self.suspects(test) and self._is_slower(test, doubted=True)
+
+    def _is_slower(self, test: SideTest, *, doubted: bool) -> bool:
+        before, after = self._first_windows(test)
+        return any(
+            is_judged(diff)
+            and (diff.only_calls_less or not doubted)
+            and slower_than([before[name]], [after[name]], doubted=doubted)
+            for name, diff in self._diffs_of(test).items()
         )
+
+    def _first_windows(self, test: SideTest) -> tuple[Windows, Windows]:
+        """Return the windows of both sides in the first pair; none if it did not run the test."""
+        return next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
 
     def add_coarse(self, pair: Sequence[SideRun], busy: str) -> None:
         """Add the coarse times of a pair in one thread; *busy*: who else used the machine."""
@@ -331,7 +337,8 @@ class Found:
     def _compared(self, compared: SideTest, result: WindowResult) -> JudgedWindow:
         name, test = result.name, compared.nodeid
         runs = tuple(after for _, after in self._runs(test, name))
-        result = self._with_new_reasons_first(test, result)
+        if any(each.about == "compilations" for each in result.remarks):
+            result = self._with_new_reasons_first(test, result)
         window = JudgedWindow(result, result.broken, processes=runs, limits=result.limits)
         if name not in self._windows[test][0][0]:
             return replace(window, no_baseline=f"nothing to compare with: {self._revision} {self._lacks(test)}")
@@ -353,9 +360,10 @@ class Found:
             changed = f"the file of the test changed ({lines}), so {self._revision} ran it as it is now"
         if differ := self._other_environment(test, window):
             window = window.with_remark(differ)
-        if self._later.get(test) == "" and not any(row.verdict.is_change for row in self._diff(compared, name).rows):
+        is_later = self._later.get(test)
+        if is_later is False and not any(row.verdict.is_change for row in self._diff(compared, name).rows):
             window = window.with_remark(f"{LATER}, it did more than at the base once, and not again")
-        window = replace(window, looked="; ".join(filter(None, [self._later.get(test), changed, differ])))
+        window = replace(window, looked="; ".join(filter(None, [LATER if is_later else "", changed, differ])))
         window = self.coarse.judged(test, window, self._diff(compared, name))
         window = window.weighed(next(iter(self._windows[test][0][0][name].coarse.values()), None))
         assert window.diff is not None  # it was given one
@@ -365,9 +373,11 @@ class Found:
 
     def _with_new_reasons_first(self, test: str, result: WindowResult) -> WindowResult:
         """Return a window whose reasons for compiling again that its base lacks come first: a failure shows three."""
-        there = [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == result.name]
         known = {
-            _LINE.sub("", each.text) for window in there for each in window.remarks if each.about == "compilations"
+            _LINE.sub("", each.text)
+            for window in self._there(test, result.name)
+            for each in window.remarks
+            if each.about == "compilations"
         }
         return structs.replace(
             result, remarks=tuple(sorted(result.remarks, key=lambda each: _LINE.sub("", each.text) in known))
@@ -375,12 +385,16 @@ class Found:
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:
         """Return the environments of the two sides; empty if they differ at most in the frameworks that ran ops."""
-        there = [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window.name]
-        before, now = there[0].environment.environment, window.numbers.environment.environment
+        there = self._there(test, window.name)[0]
+        before, now = there.environment.environment, window.numbers.environment.environment
         if before.is_like(now):
             return ""
         both = f"{before.full} in {self._revision}, {now.full} here"
         return f"the environments differ: {both}: ops and times may differ for that reason alone"
+
+    def _there(self, test: str, window: str) -> list[WindowResult]:
+        """Return the results of a test's window at the base, of the first pair."""
+        return [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window]
 
     def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
         """Return a window with the Python functions of both sides, and their callers."""
@@ -446,14 +460,14 @@ class Found:
 
     def _diffs_of(self, test: SideTest) -> dict[str, Diff]:
         """Return the comparison of each window that both sides have."""
-        before, after = next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
+        before, after = self._first_windows(test)
         return {name: self._diff(test, name) for name in before.keys() & after.keys()}
 
     def _diff(self, test: SideTest, window: str) -> Diff:
         # Four questions about each test ask for it; once is 0.7 ms.
         every = self._windows[test.nodeid]
-        key = test.nodeid, window, len(every)
-        if (known := self._diffs.get(key)) is not None:
+        diffs, key = self._diffs[test.nodeid], (window, len(every))
+        if (known := diffs.get(key)) is not None:
             return known
         pairs = [pair for pair in every if all(window in side for side in pair)]
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
@@ -474,7 +488,7 @@ class Found:
             again = [changes(in_all(there), run, test.tolerances) for run in here]
             if not all(op in FACTS or all(op in each and each[op].is_improvement for each in again) for op in less):
                 found = found.without(less, "varies from run to run")
-        self._diffs[key] = found
+        diffs[key] = found
         return found
 
     def _timing(self, test: SideTest, window: str) -> TimingVerdict:

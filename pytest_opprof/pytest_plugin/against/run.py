@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -55,7 +54,7 @@ class Against:
         self._everything = False
         """Whether all tests are measured because none has a mark."""
         self._later = set[str]()
-        """The tests that do more only in a later run of their body."""
+        """The tests of which further pairs measure a later run: the first does no more, or imports."""
         if coverage := config.pluginmanager.get_plugin("_cov"):
             coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
 
@@ -271,11 +270,11 @@ class Against:
         pairs = [] if is_laid_over else [[known, *ran] if starts_apart else ran]
         return sides, turns.joined([*pairs, *(self._pair(sides, others, swapped=False) if others else [])])
 
-    def _wanted(self, shards: Sequence[Sequence[str]]) -> list[Wanted]:
+    def _wanted(self, shards: Sequence[Sequence[str]], *, in_turns: bool = False) -> list[Wanted]:
         timed = {test.nodeid for test in self._tests if test.may_judge_times}
         how = partial(Wanted, everything=self._everything, closely=len(self._tests) <= FEW_TESTS)
         return [
-            how(shard, in_turns=not timed.isdisjoint(shard), later=[*self._later.intersection(shard)])
+            how(shard, in_turns=in_turns or not timed.isdisjoint(shard), later=[*self._later.intersection(shard)])
             for shard in shards
         ]
 
@@ -344,8 +343,7 @@ class Against:
                 f"opprof: {plural(len(tests), 'test')} {what}; pair {number + 1} of {COARSE_PROCESSES} to confirm",
             )
             watch = Watch()
-            [wanted] = self._wanted([[test.nodeid for test in tests]])
-            wanted = replace(wanted, in_turns=True)
+            [wanted] = self._wanted([[test.nodeid for test in tests]], in_turns=True)
             pair = turns.run_at_once([(sides, wanted)], bool(number % 2), Request(one_thread=True, ops_only=True))
             found.add_coarse(pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]

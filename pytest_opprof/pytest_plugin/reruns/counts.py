@@ -103,7 +103,7 @@ class Looks:
         self, test: TestRun, later: Mapping[str, WindowBaseline], window: JudgedWindow, base: WindowBaseline
     ) -> JudgedWindow:
         """Return a window that fails for the extra ops of its *later* run, if a fresh process has them, too."""
-        plan, again, before = test.plan, later[window.name], base.with_differences(base.warm or ({}, {}))
+        plan, again, before = test.plan, later[window.name], base.later or base.done
         shown = unjudged("a later run of the body is compared", ())
         diff = compare_counts_first(before, (again.ops, {}), shown, plan.tolerances, plan.top)
         more = [row.op for row in diff.rows if row.verdict.does_more]
@@ -268,7 +268,7 @@ def with_looks(
         return replace(window, looked=f"not confirmed in a fresh process: {why}")
     base = base.comparable_here(window.numbers)
     was, now = base.done, window.numbers.done
-    repeat = base.with_differences(base.warm or ({}, {}))
+    repeat = base.later or base.done
     alone = None if base.alone is None else base.with_differences(base.alone)
     compiles = base.compiled_anew and only_compiles(was, seen, tolerances, repeat)
     if not compiles and (excused := excuse(was, now, seen, tolerances, repeat, alone)):

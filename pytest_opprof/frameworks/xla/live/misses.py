@@ -7,14 +7,12 @@ Otherwise a weak type, a new shape or a lambda made anew would compile in each c
 from __future__ import annotations
 
 import logging
-import os
 import re
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from ....sites.code import in_package
+from ....sites.code import relative
 
 # The loggers of explanations: JAX 0.7.2 to 0.10, and before.
 _LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
@@ -69,10 +67,9 @@ class Misses(logging.Filter):
         if not text:
             return True
         if found := _FUNCTION.search(text):
-            here, place = f"{Path.cwd()}{os.sep}", found[2]
-            function = f"{found[1]} ({in_package(place) or place.removeprefix(here)})"
+            function = f"{found[1]} ({found[2]})"
             if function in self._seen and self._missed is not None:
-                self._missed(function, reason(text))
+                self._missed(f"{found[1]} ({relative(found[2])})", reason(text))
             self._seen.add(function)
         return not self._is_ours
 
