@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 PIP = python -m pip --disable-pip-version-check --quiet
 RUN = python
 
-.PHONY: demo test test-gpu lint types coverage wheel performance mutation schemas reference docs clean
+.PHONY: demo test test-arm64 test-gpu lint types coverage wheel performance mutation schemas reference docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/demo.py
@@ -26,6 +26,10 @@ test-%: .venv-%/installed
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/$(PIP) install --editable ".[test,test-$*]"
 	@touch $@
+
+# The NumPy backend's machine code for arm64, by Debian's emulator: its tests. RELEASE=trixie: on Python 3.13.
+test-arm64:
+	tests/frameworks/numpy/live/emulated_arm64.sh $(ARGS)
 
 # On a machine with an NVIDIA GPU: its tests, with PyTorch, CuPy, Numba and JAX of PYTHON, where it has them, else with PyTorch and CuPy of the
 # package index. Without a network: `pip wheel --wheel-dir DIR . hatchling editables` elsewhere, then `make test-gpu WHEELS=DIR`.

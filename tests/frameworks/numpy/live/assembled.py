@@ -1,13 +1,10 @@
 """Assembles the machine code of the NumPy backend; `python -m tests.frameworks.numpy.live.assembled` writes them.
 
-x86-64 needs `as` and `objdump` (binutils), arm64 an assembler that `ARM64_AS` names, such as ``zig cc -target
-aarch64-linux-gnu -c``.
+Needs an assembler for each: those of Debian are in binutils-x86-64-linux-gnu and binutils-aarch64-linux-gnu.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
 import struct
 import subprocess
 import tempfile
@@ -17,6 +14,7 @@ from pathlib import Path
 from pytest_opprof.frameworks.numpy import live as numpy
 
 FOLDER = Path(numpy.__file__).parent
+ASSEMBLERS = {"x86_64": "x86_64-linux-gnu-as", "arm64": "aarch64-linux-gnu-as"}
 STUBS = {
     "x86_64": '''
 def stub(block: int, routine: int) -> bytes:
@@ -36,11 +34,11 @@ def stub(block: int, routine: int) -> bytes:
 }
 
 
-def module(architecture: str, assembler: str) -> str:
+def module(architecture: str) -> str:
     """Return the text of the module of an *architecture*."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, "made.o")
-        subprocess.run([*shlex.split(assembler), str(FOLDER / f"{architecture}.s"), "-o", str(made)], check=True)
+        subprocess.run([ASSEMBLERS[architecture], FOLDER / f"{architecture}.s", "-o", made], check=True)
         code, routines = _read(made.read_bytes())
     names = ", ".join(f'"{name}": {at}' for name, at in sorted(routines.items(), key=lambda each: each[1]))
     told = textwrap.wrap(names, 110)
@@ -81,6 +79,5 @@ def _read(file: bytes) -> tuple[bytes, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    for each, assembler in (("x86_64", "as"), ("arm64", os.environ.get("ARM64_AS", ""))):
-        if assembler:
-            (FOLDER / f"{each}.py").write_text(module(each, assembler), encoding="utf-8")
+    for each in ASSEMBLERS:
+        (FOLDER / f"{each}.py").write_text(module(each), encoding="utf-8")

@@ -369,10 +369,12 @@ def test_many_windows_leave_nothing_behind() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.skipif(not shutil.which("as"), reason="binutils is not installed")
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="its assembler is for another machine")
-def test_the_machine_code_is_its_source_assembled() -> None:
-    assert Path(assembled.FOLDER, "x86_64.py").read_text(encoding="utf-8") == assembled.module("x86_64", "as")
+@pytest.mark.parametrize("architecture", assembled.ASSEMBLERS)
+def test_the_machine_code_is_its_source_assembled(architecture: str) -> None:
+    if not shutil.which(assembler := assembled.ASSEMBLERS[architecture]):
+        pytest.skip(f"{assembler} is not installed")
+    code = Path(assembled.FOLDER, f"{architecture}.py").read_text(encoding="utf-8")
+    assert code == assembled.module(architecture)
 
 
 def test_ufuncs_of_a_module_that_is_imported_in_the_window_are_seen(
