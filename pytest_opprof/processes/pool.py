@@ -191,7 +191,7 @@ class Pool:
         The cost of a first use in a process, such as an import, depends on earlier tests.
         """
         with self._one(number, stays) as process:
-            batch = Batch([test], Request(one_thread=True))
+            batch = Batch([test], Request(one_thread=True, ops_only=True))
             first = process.measure(batch)[test]
             return [first] if is_enough(first) else [first, process.measure(batch)[test]]
 

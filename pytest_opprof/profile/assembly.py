@@ -154,9 +154,9 @@ def _select(profile: OpProfile, steps: Mapping[int, int], number_of_steps: int) 
         moments=profile.moments and profile.moments.in_steps(numbers, number_of_steps),
         remarks=tuple(_remarks_of(profile.remarks, numbers, number_of_steps)),
         fact_sites=tuple(
-            (fact, int(numbers[interval]), site)
-            for fact, interval, site in profile.fact_sites
-            if 0 <= numbers[interval] < number_of_steps
+            each._replace(step=int(numbers[each.step]))
+            for each in profile.fact_sites
+            if 0 <= numbers[each.step] < number_of_steps
         ),
     )
 

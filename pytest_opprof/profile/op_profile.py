@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Literal
+from itertools import accumulate
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,10 @@ from .op_key import CallSite, OpKey
 # In place of a step: a remark on the whole.
 ALWAYS = -1
 About = Literal["ops", "lines", "processes", "compilations", "leaks", "host memory"]
-# The quantities with lines in `OpProfile.fact_sites`.
-WITH_SITES = ("grad_nodes", "allocations", "program_ops")
+# The quantities whose lines are those of allocations in use, at the peak and at the end, with their bytes.
+IN_USE = ("peak_memory", "held_memory")
+# The quantities with lines that `OpProfile.fact_sites` tell.
+WITH_SITES = ("grad_nodes", "allocations", "program_ops", *IN_USE)
 # The quantities of `OpProfile.counts` that are no sum: a step has the value of its largest interval.
 OF_THE_MOST = frozenset(["temporary_memory"])
 
@@ -41,6 +44,17 @@ class Remark:
 
     text: str
     about: About = "ops"
+
+
+class FactSite(NamedTuple):
+    """The source line of one unit of a quantity: of an allocation, or of an op recorded for backward."""
+
+    fact: str
+    step: int
+    site: CallSite | None
+    """None if unknown, and of memory that is freed."""
+    size: int | None = None
+    """The bytes allocated; freed, if negative; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +158,8 @@ class OpProfile:
     """By quantity of `counts`, its source in words."""
     explained_at: Mapping[str, str] = field(default_factory=dict)
     """By quantity of `counts`, the line of its source if one is known: ``engine.py:9``."""
-    fact_sites: tuple[tuple[str, int, CallSite], ...] = ()
-    """The source lines of each of `WITH_SITES`, with its step; empty if not requested."""
+    fact_sites: tuple[FactSite, ...] = ()
+    """The source lines of quantities, in the order of time; empty if not requested."""
     on_device: Kernels | None = None
     """The input of `kernels`."""
     wait_ns: tuple[int, ...] = ()
@@ -323,9 +337,7 @@ class OpProfile:
         *counted_only*: of a raw name only the calls that are ops by themselves, as in `ops`.
         """
         if name in WITH_SITES:
-            steps = Counter(step for fact, step, _ in self.fact_sites if fact == name)
-            worst = max(steps, key=steps.__getitem__, default=0)
-            return Counter((site, "") for fact, step, site in self.fact_sites if (fact, step) == (name, worst))
+            return Counter((each.site, "") for each in self._worst_of_fact(name))
         mask, weights = self._worst(name, aliases, known, counted_only)
         mask = mask & (weights > 0)
         number, first, key = np.unique(self.columns.key[mask], return_index=True, return_inverse=True)
@@ -345,7 +357,10 @@ class OpProfile:
     ) -> Mapping[CallSite | None, tuple[int | None, int | None]]:
         """Return the bytes and FLOPs of *name* in the step of `sites`, by source line; None: unknown."""
         if name in WITH_SITES:
-            return {}
+            in_use = Counter[CallSite | None]()
+            for each in self._worst_of_fact(name) if name in IN_USE else ():
+                in_use[each.site] += each.size or 0
+            return {at: (size, None) for at, size in in_use.items()}
         mask, weights = self._worst(name, aliases, known, counted_only)
         sites, site_of_key = numbered([key.site for key in self.keys])
         site = site_of_key[self.columns.key]
@@ -357,6 +372,18 @@ class OpProfile:
             products = mask & (self.columns.counted > 0) & _events_of(self._by_op, _PRODUCTS.__contains__)
             flops = self._by_site(site, len(sites), mask, self.columns.flops, products)
         return {sites[index]: (nbytes[index], flops[index]) for index in np.unique(site[calls]).tolist()}
+
+    def _worst_of_fact(self, name: str) -> Sequence[FactSite]:
+        """Return the lines of one of `WITH_SITES` in its worst step."""
+        steps: dict[int, list[FactSite]] = {}
+        for each in self.fact_sites:
+            if each.fact == ("allocations" if name in IN_USE else name):
+                steps.setdefault(each.step, []).append(each)
+        if name in IN_USE:
+            found = (_in_use(step, at_peak=name == "peak_memory") for step in steps.values())
+            return max(found, key=lambda lines: sum(each.size or 0 for each in lines), default=())
+        made = ([each for each in step if each.size is None or each.size > 0] for step in steps.values())
+        return max(made, key=len, default=())
 
     @staticmethod
     def _by_site(
@@ -559,3 +586,22 @@ def _is_of(signature: Signature, reads: str, arrow: str, writes: str) -> bool:
 def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
     known = tuple(value for value in values if value is not None)
     return known if len(known) == len(values) else None
+
+
+def _in_use(allocations: Sequence[FactSite], *, at_peak: bool) -> list[FactSite]:
+    """Return the *allocations* of one step in use at its peak, or at its end; none if a size is unknown.
+
+    Frameworks tell no addresses: memory that is freed is taken to be the newest of its size, as temporaries are.
+    """
+    if any(each.size is None for each in allocations):
+        return []
+    sizes = list(accumulate(each.size or 0 for each in allocations))
+    last = max(range(len(sizes)), key=sizes.__getitem__) if at_peak else len(sizes)
+    live = defaultdict[int, list[FactSite]](list)
+    for each in allocations[: last + 1]:
+        size = each.size or 0
+        if size > 0:
+            live[size].append(each)
+        elif live[-size]:
+            live[-size].pop()
+    return [each for same in live.values() for each in same]

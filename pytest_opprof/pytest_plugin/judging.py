@@ -119,8 +119,10 @@ class Judging:
                 if not plan.budget.allows_nothing and not (asks_for_time or is_looked_at or has_calls):
                     raise NothingMeasured(_nothing_recorded(measurement))
                 is_timed = plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None
-                # Of two revisions all tests are compared, and most of a suite may run no op.
-                if is_timed and not is_looked_at and (plan.marked or not self._settings.against):
+                # Of two revisions all tests are compared, and most of a suite may run no op. A fresh process compares
+                # nothing.
+                is_told = plan.marked if self._settings.against else not self.is_apart
+                if is_timed and not is_looked_at and is_told:
                     report = report.with_remark(_only_timed(measurement, profile, python, plan))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.looks.sees_alone(test):

@@ -187,7 +187,8 @@ def of_calls(
         times = _times(first.function, calls, known, in_all, is_cut=now.looked_up > 0)
         said = f"`{_function(first)}` at {first.line.location} {verb} {times}"
         if first.function not in every and (led := _leads_to(at, more)):
-            said += f", which leads to {_times(led, now.functions.get(led, 0), before)}"
+            from_here, in_all = sum(each.calls for each in at if each.function == led), now.functions.get(led, 0)
+            said += f", which leads to {_times(led, from_here, before, in_all, is_cut=now.looked_up > 0)}"
         if found and before is not None and first.function not in every and not led:
             continue  # it calls builtins, of which other lines make the extra calls
         if not found and before is not None:  # without a baseline nothing is known to be more

@@ -217,7 +217,7 @@ def _window(window: WindowResult) -> Iterator[str]:
         yield f"- {escaped(whole)}"
     for each in window.lines_of_causes:
         lines = [(f"{more} {'new line' if is_new else 'more from'}", line) for line, more, is_new in each.grown]
-        lines += [(f"{plural(site.calls, 'call')} from", site.lines[0]) for site in each.others]
+        lines += [(f"{each.said(site)} from", site.lines[0]) for site in each.others]
         for what, line in lines[:_LINES]:
             yield f"- {_code(each.title)}: {what} {_code(str(line).replace('`', ''))}"
         if len(lines) > _LINES:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..ops.names import canonical_ops
+from ..profile.op_profile import IN_USE
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..results.judged_window import JudgedWindow
-from ..results.window_result import amount
+from ..results.window_result import amount, amount_of
 from ..sites.match import Grown
 from ..sites.places import Amount, Calls
 from ..units import plural
@@ -105,14 +106,23 @@ class _Op:
 
     @property
     def is_fact(self) -> bool:
-        """Whether it is no op: its name is a plural then."""
+        """Whether it is no op."""
         return self.name in FACTS and not (self._row and self._row.is_op)
+
+    @property
+    def is_plural(self) -> bool:
+        """Whether its name is a plural: ``allocations``."""
+        return self.is_fact and self.name not in IN_USE
+
+    def amount(self, sites: Sequence[SiteCalls]) -> str:
+        """Return the calls of *sites*, or the bytes of memory in use."""
+        return amount_of(self.name, sites)
 
     def calls(self, then: str) -> str:
         """Return its calls in the lines, and in the base."""
         calls, row = sum(site.calls for site in self._sites), self._row
         if self.is_fact:
-            return str(calls)
+            return self.amount(self._sites)
         base = f", {then}: {row.calls[0] or 0}" if row and row.calls[0] != row.calls[1] else ""
         again = f"; {self._failed_with} when it failed" if self._failed_with not in (None, calls) else ""
         return f"{plural(calls, 'call')}{base}{again}"
@@ -129,14 +139,14 @@ class _Op:
         for line in shown:
             here = self.by_line[line]
             notes = self._notes(here)
-            said = f"{sum(site.calls for site in here):6}  {line}"
+            said = f"{self.amount(here):>6}  {line}"
             yield TextLine(said + (f"  ({'; '.join(notes)})" if notes else ""))
         missing = len(others) - len(shown) + (0 if left is None else max(len(self.grown) - left, 0))
         yield from map(TextLine, PLAIN.left_out(missing, "line", more))
 
     def _size(self, sites: Sequence[SiteCalls]) -> tuple[int, ...]:
         """Return a key that orders lines by FLOPs, then bytes, where they grew; then by calls."""
-        does_more_work = self._row is not None and self._row.verdict is Verdict.MORE_WORK
+        does_more_work = self.name in IN_USE or (self._row is not None and self._row.verdict is Verdict.MORE_WORK)
         work = [(site.flops or 0, site.bytes or 0) for site in sites] if does_more_work else []
         return (*(-sum(column) for column in zip(*work)), -sum(site.calls for site in sites))
 
@@ -177,11 +187,11 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
     for op in ops:
         for line in op.culprits:
             here = op.by_line[line]
-            calls = op.more(op.grown[line]) if line in op.grown else sum(site.calls for site in here)
+            calls = op.more(op.grown[line]) if line in op.grown else op.amount(here)
             by_line[line].append(f"{_called(op.name)} {calls}")
             numbers = min([each.line for each in reversed(site.lines)] for site in here)
             order[line] = min(order.get(line, numbers), numbers)
-            if not op.grown:  # the base's lines are unknown
+            if not op.grown and op.name not in IN_USE:  # the base's lines are unknown
                 grew[line] += sum(site.calls for site in here)
             elif line in op.grown and op.by == "calls":
                 grew[line] += op.grown[line].more
@@ -196,7 +206,7 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
 def _title(ops: Sequence[_Op], calls: str) -> TextLine:
     """Return the title of the lines of *ops* that have the same lines, and the same *calls* each."""
     *others, last = [_called(op.name) for op in ops]
-    verb = "come" if others or ops[0].is_fact else "comes"
+    verb = "come" if others or ops[0].is_plural else "comes"
     each, said = ("each ", f"{', '.join(others)} and {last}") if others else ("", last)
     return TextLine(f"where {said} {verb} from ({each}{calls}):", "title")
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from ..machine.ranks import on_ranks
 from ..profile.environment import Environment
 from ..profile.op_counts import Done
-from ..profile.op_profile import Remark
+from ..profile.op_profile import IN_USE, Remark
 from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import OUTSIDE, ProcessTimes
@@ -456,7 +456,7 @@ class JudgedWindow:
         """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""
         if self.base_sites is None or op in self.uncompared:
             return "calls", ()
-        row = next((row for row in (self.diff.rows if self.diff else ()) if row.op == op), None)
+        row = next((row for row in (self.diff.rows if self.diff else ()) if with_lines(row.op) == op), None)
         before, now = self.base_sites.get(op, {}), kept_sites({op: self.numbers.sites.get(op, ())})[op]
         for by in _amounts_of(row):
             if found := grown(before, now, by):
@@ -524,7 +524,7 @@ def _is_of(fact: Finding, leader: Finding) -> bool:
     name, of = (each.op or each.rule for each in (fact, leader))
     if of in (*_HELD, *WITH_LINES):
         return False
-    same_line = fact.line is not None and fact.line == leader.line
+    same_line = fact.line is not None and fact.line == leader.line and fact.op not in IN_USE
     return (name in _HELD and of == "left_behind") or (fact.op in WITH_LINES and same_line)
 
 
@@ -548,6 +548,9 @@ def _causes(line: Grown) -> Iterator[Place]:
 
 def _amounts_of(row: Row | None) -> Iterator[Amount]:
     """Yield the amounts by which lines explain a *row*; FLOPs are more telling than bytes."""
+    if row is not None and with_lines(row.op) in IN_USE:
+        yield "bytes"
+        return
     if row is None or row.verdict is not Verdict.MORE_WORK or row.base is None or row.now is None:
         yield "calls"
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -14,7 +14,7 @@ from ..measure.traced import Where
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.op_counts import Done, OpCounts
-from ..profile.op_profile import ALWAYS, OpProfile, OpStats, Remark
+from ..profile.op_profile import ALWAYS, IN_USE, OpProfile, OpStats, Remark
 from ..profile.range import Range
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes
@@ -215,6 +215,13 @@ def amount(number: int, of: Amount) -> str:
     return format_flops(number) if of == "flops" else format_bytes(number) if of == "bytes" else str(number)
 
 
+def amount_of(name: str, sites: Iterable[SiteCalls]) -> str:
+    """Return the calls that *sites* make of an op; of memory in use, its bytes."""
+    if name in IN_USE:
+        return format_bytes(sum(site.bytes or 0 for site in sites))
+    return str(sum(site.calls for site in sites))
+
+
 class LinesOfCause(NamedTuple):
     """The source lines of one cause."""
 
@@ -234,7 +241,12 @@ class LinesOfCause(NamedTuple):
     @property
     def question(self) -> str:
         """The title of a list of them: ``Where Cast comes from``."""
-        return f"Where {self.title} {'come' if self.ops[1:] or self.ops[0] in FACTS else 'comes'} from"
+        is_plural = self.ops[1:] or (self.ops[0] in FACTS and self.ops[0] not in IN_USE)
+        return f"Where {self.title} {'come' if is_plural else 'comes'} from"
+
+    def said(self, site: SiteCalls) -> str:
+        """Return the calls of one of the *others*, or the bytes of memory in use, in words."""
+        return amount_of(self.ops[0], [site]) if self.ops[0] in IN_USE else plural(site.calls, "call")
 
 
 class RankNumbers(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -370,7 +382,8 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
                     (line, ", ".join(f"{op} {each}" if ops[1:] else str(each) for op, each in of), of[0][1].is_new)
                     for line, of in by_line
                 ]
-                found.append(LinesOfCause(ops, grown, sorted(others, key=lambda site: -site.calls)))
+                by_size = sorted(others, key=lambda site: -(site.bytes or 0 if ops[0] in IN_USE else site.calls))
+                found.append(LinesOfCause(ops, grown, by_size))
         return found
 
     @property

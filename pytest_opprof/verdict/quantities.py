@@ -233,7 +233,7 @@ _TABLE = (
         of_window=lambda window: window.peak_memory,
         gate=_HIGHER_PEAK,
         needs="memory",
-        lines_of="allocations",
+        lines_of=PEAK_MEMORY,
         unknown=_of_the_host,
     ),
     Quantity(
@@ -261,7 +261,7 @@ _TABLE = (
         of_window=lambda window: window.held_memory,
         gate=_MORE_BYTES,
         needs="memory",
-        lines_of="allocations",
+        lines_of="held_memory",
     ),
     Quantity(
         name="held_each_round",
@@ -272,7 +272,7 @@ _TABLE = (
         gate=Gate(more="more memory", status=Status.MORE_MEMORY, tolerance=0.05, follows="bytes"),
         in_budgets=False,  # held_memory limits it
         needs="memory",
-        lines_of="allocations",
+        lines_of="held_memory",
     ),
     Quantity(
         name="allocations",

@@ -12,6 +12,7 @@ from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.op_profile import MemoryUse, OpProfile
+from pytest_opprof.sites.chains import Chains, Frame
 
 from ..conftest import ENVIRONMENT, Launch, profile_of
 
@@ -156,6 +157,34 @@ def test_peak_memory_is_the_highest_level_above_the_beginning_of_a_step() -> Non
     assert profile.memory == (MemoryUse(100, 60, 2), MemoryUse(500, -60, 1))
     together = assemble([(log.freeze(), {1: 0, 2: 0})], [1])
     assert together.memory == (MemoryUse(560, 0, 3),)
+
+
+def test_the_lines_of_memory_are_those_of_allocations_in_use_at_the_peak_and_at_the_end() -> None:
+    chains = Chains()
+    kept, temporary, late, outside = (chains.of_lines([Frame("net.py", "f", number)]) for number in (1, 2, 3, 4))
+    log = EventLog(ENVIRONMENT, chains=chains)
+    log.knows_memory = True
+    steps: list[list[tuple[int, int | None]]] = [
+        [(100, kept), (50, temporary), (-50, None), (70, temporary)],
+        [(8, temporary), (-70, None), (20, late), (-8, None)],
+        [(30, outside)],
+    ]
+    for allocations in steps:
+        log.mark()
+        for size, node in allocations:
+            log.allocated(size, at=None if node is None else (node, False))
+    profile = assemble([(log.freeze(), {1: 0, 2: 0})], [1])
+
+    def lines(fact: str) -> dict[int, tuple[int, int | None]]:
+        work = profile.work_by_site(fact)
+        return {
+            at.frames[0].line: (calls, work.get(at, (None,))[0]) for (at, _), calls in profile.sites(fact).items() if at
+        }
+
+    assert profile.peak_memory == (178,)
+    assert lines("peak_memory") == {1: (1, 100), 2: (2, 78)}
+    assert lines("held_memory") == {1: (1, 100), 3: (1, 20)}
+    assert lines("allocations") == {1: (1, None), 2: (3, None), 3: (1, None)}
 
 
 def test_allocations_of_unknown_size_are_counted_and_leave_the_peak_unknown() -> None:

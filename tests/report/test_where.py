@@ -221,6 +221,25 @@ def test_more_work_with_as_many_calls_has_the_line_that_does_more() -> None:
     assert (str(grown), grown.line.line) == ("+75 kFLOP", 7)
 
 
+def test_a_peak_of_memory_has_the_lines_of_the_memory_in_use_then() -> None:
+    before = {"peak_memory": (at(1, bytes=4 << 20), at(2, 3, bytes=1 << 20))}
+    now = {"peak_memory": (at(1, bytes=4 << 20), at(2, 3, bytes=9 << 20))}
+    found = profile(Add=1)
+    ops = WindowNumbers.of("body", found).counts
+    facts = [{"peak_memory": Range(sum(each.bytes or 0 for each in side["peak_memory"]))} for side in (before, now)]
+    diff = compare((ops, facts[0]), (ops, facts[1]), judge((), ()), STORED)
+    numbers = structs.replace(WindowNumbers.of("body", found), sites=now)
+    failing = JudgedWindow(numbers, (), diff, base_sites=kept_sites(before))
+    assert [each.text for each in failing.told] == ["peak memory: 13 MiB (baseline: 5 MiB) at nets.py:2"]
+    assert text(failing) == (
+        """
+where peak memory comes from (13 MiB):
++8 MiB  nets.py:2 in forward  `line 2`  1 MiB -> 9 MiB
+        +8 MiB from test_m.py:9 in test_a  `step(model)`
+ 4 MiB  nets.py:1 in forward  `line 1`"""
+    )
+
+
 def test_bytes_tell_the_line_where_flops_did_not_grow() -> None:
     failing = working(((2, 0, 4096), (2, 0, 4096)), ((2, 0, 4096), (2, 0, 8192)))
     assert "+4 KiB  nets.py:2 in forward  `line 2`  4 KiB -> 8 KiB" in text(failing)

@@ -125,10 +125,12 @@ def test_the_lines_of_ops_that_share_one_stand_together() -> None:
     assert lines.grown == [(LINE, "Add +1, Cast +1, Mul +1", True)]
 
 
-def test_the_lines_of_a_memory_peak_are_those_of_its_allocations() -> None:
+def test_the_lines_of_a_memory_peak_are_those_of_the_memory_in_use_with_its_bytes() -> None:
     test = record_of("t.py::a", *CAST)
     (window,) = test.windows
     peak = Finding("more memory", "peak_memory", "peak memory: 2 MiB (baseline: 1 MiB)", "peak memory")
-    sites = {"allocations": (SiteCalls(4, (LINE,)),)}
+    small, big = SiteCalls(4, (LINE,), bytes=2**10), SiteCalls(1, (LINE,), bytes=2**21)
+    sites = {"allocations": (SiteCalls(9, (LINE,)),), "peak_memory": (small, big)}
     (lines,) = structs.replace(window, findings=(peak,), sites=sites).lines_of_causes
-    assert (lines.question, lines.others) == ("Where allocations come from", [*sites["allocations"]])
+    assert (lines.question, lines.others) == ("Where peak memory comes from", [big, small])
+    assert lines.said(big) == "2 MiB"

@@ -20,7 +20,7 @@ from ...measure.traced import Where, joined
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
 from ...processes.request import request_of
-from ...profile.op_profile import OpProfile
+from ...profile.op_profile import IN_USE, OpProfile
 from ...profile.site_calls import site_calls
 from ...profile.timings import OUTSIDE
 from ...python_calls import causes
@@ -138,11 +138,9 @@ class Causes:
             return replace(window, base_sites_lost=kept)
         known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
         # The lines are those of one process, where calls vary.
-        stale = [
-            op
-            for op in window.asked
-            if op in known and not known[op].least <= Calls.total(kept.get(op, {}).values()).most <= known[op].most
-        ]
+        totals = {op: Calls.total(kept.get(op, {}).values()) for op in window.asked if op in known}
+        amounts = {op: (each.bytes or 0) if op in IN_USE else each.most for op, each in totals.items()}
+        stale = [op for op, each in amounts.items() if not known[op].least <= each <= known[op].most]
         located = {op for op in window.asked if window.numbers.sites.get(op)}
         # A backend may tell the lines of fewer allocations than it counts, which says nothing about the lines of ops.
         facts = {op for op in stale if op not in base.ops}
@@ -286,7 +284,8 @@ class Causes:
         kept = self._store.functions(window.environment, *test.where, window.name)
         called = causes.most_called(python) if isinstance(kept, str) else causes.that_grew(kept.calls, python)
         said = [*lines] if window.name == BODY else []
-        said += in_words(called)
+        # Where its calls fail, too, their cause stands there.
+        said += in_words(called) if not said or not window.wanted_functions else []
         said += [Where(plural(python.collections, "full garbage collection"))] if python.collections > 1 else []
         return _explained(window, OF_TIME, said)
 

@@ -63,7 +63,7 @@ def read(threads: Sequence[Sequence[Any]], log: EventLog, is_left_out: Callable[
 def _read_thread(
     events: Iterable[Any], log: EventLog, is_left_out: Callable[[str], bool], marks_us: list[float]
 ) -> None:
-    allocating = Allocating(log) if log.chains is not None else None
+    allocating = Allocating() if log.chains is not None else None
     depth, left_out = 0, 0  # the second is the depth of the outermost call that is left out; 0 for none
     for event in events:
         kind = event.kind()
@@ -83,7 +83,5 @@ def _read_thread(
             if allocating is not None:
                 allocating.leave()
         elif kind == "memory_alloc" and not left_out:
-            size = event.cpu_memory_usage()
-            log.allocated(size, len(marks_us))
-            if allocating is not None and size > 0:
-                allocating.allocated(len(marks_us))
+            here = None if allocating is None else allocating.here
+            log.allocated(event.cpu_memory_usage(), len(marks_us), here)

@@ -203,9 +203,7 @@ class TreeReader:
 
     def _allocated(self, size: int, interval: int, sites: Sites | None) -> None:
         if self.options.memory:
-            self.log.allocated(size, interval)
-            if sites is not None and size > 0:
-                sites.allocated(interval)
+            self.log.allocated(size, interval, None if sites is None else sites.here)
 
     def is_left_out(self, raw: str) -> bool:
         """Return True if the events inside belong to no op: torch.compile's or a library's work."""

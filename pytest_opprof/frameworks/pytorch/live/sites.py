@@ -115,12 +115,12 @@ class Sites:
     def at(self, start_ns: int) -> tuple[int, bool]:
         """Return the node of the line at a time after the last event, and whether autograd works for it."""
         self._running(start_ns)
-        return self._here
+        return self.here
 
     def asked(self, index: int) -> tuple[int, bool]:
         """Record the line of the event at *index* of the log, and return it as `at` does."""
-        self._log.asked_at(index, *self._here)
-        return self._here
+        self._log.asked_at(index, *self.here)
+        return self.here
 
     def end(self, thread: int, made: range) -> None:
         """Finish, given the numbers of the nodes that the *thread* made."""
@@ -132,10 +132,6 @@ class Sites:
             if last is not None:
                 self._log.fact_at("grad_nodes", self._interval[last], *forward[last])
 
-    def allocated(self, interval: int) -> None:
-        """Record an allocation at the current line."""
-        self._log.fact_at("allocations", interval, *self._here)
-
     def _running(self, at_ns: int) -> list[_Node]:
         nodes = self._thread.nodes
         while nodes and at_ns >= nodes[-1].end_ns:
@@ -143,15 +139,15 @@ class Sites:
         return nodes
 
     @property
-    def _here(self) -> tuple[int, bool]:
+    def here(self) -> tuple[int, bool]:
+        """The current line, and whether autograd works for it."""
         return _here(self._marked.now, self._thread.nodes[-1] if self._thread.nodes else None)
 
 
 class Allocating:
     """The lines that allocate, from the calls of one thread in order."""
 
-    def __init__(self, log: EventLog) -> None:
-        self._log = log
+    def __init__(self) -> None:
         self._now = 0
         self._nodes: list[_Node | None] = [None]
         self._autograd = _Autograd()
@@ -172,6 +168,7 @@ class Allocating:
         if len(self._nodes) > 1:
             self._nodes.pop()
 
-    def allocated(self, interval: int) -> None:
-        """Record an allocation at the current line."""
-        self._log.fact_at("allocations", interval, *_here(self._now, self._nodes[-1]))
+    @property
+    def here(self) -> tuple[int, bool]:
+        """The current line, and whether autograd works for it."""
+        return _here(self._now, self._nodes[-1])

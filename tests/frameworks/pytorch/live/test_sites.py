@@ -258,6 +258,28 @@ def test_what_autograd_records_and_what_is_allocated_has_the_line_that_does_so()
     assert lines["allocations"] == {1: 1, 3: 1, 4: 2}
 
 
+def test_the_lines_of_a_memory_peak_hold_its_bytes() -> None:
+    x, kept = torch.ones(2**16), list[torch.Tensor]()
+
+    def body() -> None:
+        for _ in range(20):
+            x * 2
+        y = torch.cat([x, x])
+        z = y + y
+        kept.append(z[:1].clone())
+
+    profile = profiled(body, Chains(), memory=True)
+    begin = body.__code__.co_firstlineno
+    found = {
+        fact: {at.frames[0].line - begin: size for at, (size, _) in profile.work_by_site(fact).items() if at}
+        for fact in ("peak_memory", "held_memory")
+    }
+    assert found["peak_memory"].keys() == {3, 4, 5}
+    assert found["peak_memory"][3] == found["peak_memory"][4] == 2**19
+    assert sum(map(int, found["peak_memory"].values())) == max(profile.peak_memory or ())
+    assert found["held_memory"].keys() == {5}
+
+
 def test_each_node_of_an_op_that_makes_several_has_its_line() -> None:
     x = torch.ones(4, requires_grad=True)
 
