@@ -233,7 +233,9 @@ class Measuring:
         elif by_default and test.plan.python is None:
             counted = self._with_lines(partial(body.count, call, measurement))
             measurement.python = {name: each for name, each in counted.items() if name in by_default}
-        if is_body:  # after the calls were counted: caches that these runs fill make fewer of them
+        # After the calls were counted: caches that these runs fill make fewer of them. Where time alone is in question,
+        # tracing memory would take most of it (mistune: 17 times its regular expression).
+        if is_body and not request_of(self._config).slow:
             fails_again = any(each.fails_again for each in measurement.python.values())
             of_body = by_default.get(BODY)
             is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds
