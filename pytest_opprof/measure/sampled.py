@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from types import FrameType, TracebackType
 from typing import final
 
-from ..sites.chains import UNKNOWN, Chains, Frame
+from ..sites.chains import UNKNOWN, Chains, Frame, line_number
 from ..sites.code import Kind, kinds
 from ..sites.shown import Shown
 from ..sites.tracer import Tracer
@@ -182,4 +182,4 @@ def _is_own(file: str, shown: Shown) -> bool:
 
 
 def _line(frame: FrameType) -> Frame:
-    return Frame(frame.f_code.co_filename, frame.f_code.co_name, frame.f_lineno)
+    return Frame(frame.f_code.co_filename, frame.f_code.co_name, line_number(frame))

@@ -289,7 +289,6 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
         if monotonic() - begin < _SAMPLED_S:
             times = _of_more_runs(call, measurement, partial(timed_lines, call.by_us, measurement.shown))
             sampler.correct(times or {})
-        return [*sampler.lines()]
     except pytest.exit.Exception:
         raise
     except _FAILURES:
@@ -297,6 +296,7 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
         return measurement.sampled
     finally:
         call.raised = raised
+    return [*sampler.lines()]
 
 
 def _takes_less_again(call: Call, measurement: Measurement) -> bool:

@@ -74,10 +74,10 @@ class Before(NamedTuple):
 
     def said(self, name: str) -> str:
         """Return them in words."""
-        at_most = "at most " if self.may_lack(name) else ""
+        or_none = "0 to " if self.may_lack(name) else ""
         of_cache = self.calls.get(name + CACHED, 0)
         from_cache = f"; its cache was called {plural_times(of_cache)}" if of_cache > self.of(name) else ""
-        return f"{at_most}{self.of(name):,}{from_cache}"
+        return f"{or_none}{self.of(name):,}{from_cache}"
 
 
 def _line(edge: CallingLine) -> object:

@@ -9,7 +9,7 @@ from types import WrapperDescriptorType as SlotType
 from typing import Any, NamedTuple, TypeVar
 
 from ..profile.site_calls import SourceLine
-from ..sites.chains import Frame
+from ..sites.chains import Frame, line_number
 from ..sites.shown import Shown
 from .counted import CallingLine, PythonCalls
 from .functions import (
@@ -143,7 +143,7 @@ class Tally:
             self._frames += 1
         frame = frame or innermost
         if frame is not None:
-            self._called_at[self.know(frame), frame.f_lineno, key, direct] += 1
+            self._called_at[self.know(frame), frame.f_lineno or line_number(frame), key, direct] += 1
 
     def goes_round(self, frame: FrameType, line: int) -> None:
         """Count an iteration of a loop of the project in *frame*, at the *line* where the loop begins."""

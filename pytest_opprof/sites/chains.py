@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 # The node of an op with an unknown chain, and the parent of the first nodes.
@@ -12,6 +12,19 @@ UNKNOWN = 0
 # By number of a node: the number of its caller; its file, function and line.
 Nodes = Sequence[tuple[int, str, str, int]]
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>"))
+
+
+def line_number(frame: FrameType) -> int:
+    """Return the line that runs in *frame*; of code without a line, the one before it.
+
+    The jump at the end of a loop has none. There Python hands its lock over, and runs finalizers and signal handlers.
+    """
+    line: int | None = frame.f_lineno
+    if line is None:
+        code = frame.f_code
+        before = [line for start, _, line in code.co_lines() if line is not None and start <= frame.f_lasti]
+        line = before[-1] if before else code.co_firstlineno
+    return line
 
 
 class Frame(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import get_ident
 from types import CodeType, FrameType
 
-from .chains import UNKNOWN, Chains
+from .chains import UNKNOWN, Chains, line_number
 from .code import Kind, is_import, kinds
 from .line_tracer import LineTracer
 from .stack import here, running
@@ -100,7 +100,7 @@ class MonitoringTracer(LineTracer):
         node = UNKNOWN
         for each in reversed(running(frame, self._until)):
             self._enter(each.f_code, node, node)
-            node = self.chains.node(node, each.f_code, each.f_lineno)
+            node = self.chains.node(node, each.f_code, line_number(each))
         return node
 
     def _enter(self, code: CodeType, parent: int, back: int) -> None:
@@ -140,7 +140,7 @@ class MonitoringTracer(LineTracer):
     def _go_on(self, code: CodeType, frame: FrameType, parent: int) -> None:
         """Resume a generator or coroutine in the middle of a line, called from *parent*."""
         self._enter(code, parent, self.now)
-        self._moved(self.chains.node(parent, code, frame.f_lineno))
+        self._moved(self.chains.node(parent, code, line_number(frame)))
 
     def _line(self, code: CodeType, line: int) -> None:
         if get_ident() != self._thread or self._importing is not None:

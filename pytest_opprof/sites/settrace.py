@@ -8,7 +8,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import CodeType, FrameType
 from typing import Any
 
-from .chains import UNKNOWN, Chains
+from .chains import UNKNOWN, Chains, line_number
 from .code import Kind, is_import, kinds
 from .line_tracer import LineTracer
 from .stack import here, running
@@ -53,7 +53,7 @@ class SettraceTracer(LineTracer):
             local = self._local(node, each.f_code)
             self._outer[local] = each.f_trace
             each.f_trace = local
-            node = self.chains.node(node, each.f_code, each.f_lineno)
+            node = self.chains.node(node, each.f_code, line_number(each))
         if node != self.now:
             self._moved(node)
         sys.settrace(self._call)
@@ -90,7 +90,7 @@ class SettraceTracer(LineTracer):
         if local is None:
             local = self._locals[parent, id(code)] = self._local(parent, code)
         if waits:  # it resumes in the middle of a line
-            node = self.chains.node(parent, code, frame.f_lineno)
+            node = self.chains.node(parent, code, line_number(frame))
             if node != self.now:
                 self._moved(node)
         return local

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import CodeType, FrameType
 
-from .chains import UNKNOWN, Chains
+from .chains import UNKNOWN, Chains, line_number
 from .code import Kind, kinds
 
 _TRACED, _TEST_TOOL = Kind.TRACED, Kind.TEST_TOOL
@@ -19,7 +19,7 @@ def here(chains: Chains, frame: FrameType | None, until: CodeType | None = None)
     if node is None:
         node = UNKNOWN
         for each in reversed(frames):
-            node = chains.node(node, each.f_code, each.f_lineno)
+            node = chains.node(node, each.f_code, line_number(each))
         chains.by_instructions[key] = node
     return node
 

@@ -5,13 +5,14 @@ import os
 import pickle
 import sys
 import weakref
-from types import CodeType
+from types import CodeType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.sites.chains import UNKNOWN, Chains, Frame, frames_of
+from pytest_opprof.sites.chains import UNKNOWN, Chains, Frame, frames_of, line_number
 
 
 def code(source: str = "def f():\n    pass\n", file: str = "/project/model.py") -> CodeType:
@@ -113,3 +114,22 @@ def test_what_a_function_holds_is_not_kept() -> None:
     array = function()
     gc.collect()
     assert array() is None
+
+
+def test_code_without_a_line_has_the_one_before_it() -> None:
+    """The jump at the end of a loop, where Python hands its lock over: half of the samples of a loop were there."""
+
+    def joined(parts: list[bytes]) -> bytes:
+        data = b""
+        for part in parts:
+            if part:
+                data += part
+                if data[-1:] != b"\n":
+                    data += b"\n"
+        return data
+
+    code, expected = joined.__code__, joined.__code__.co_firstlineno
+    for start, _, line in code.co_lines():
+        expected = expected if line is None else line
+        frame: Any = SimpleNamespace(f_code=code, f_lasti=start, f_lineno=line)
+        assert line_number(frame) == expected

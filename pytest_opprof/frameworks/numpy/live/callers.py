@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ....sites.chains import UNKNOWN, Chains
+from ....sites.chains import UNKNOWN, Chains, line_number
 from ....sites.code import HERE, Kind, kinds
 from .function_names import FUNCTIONS_OF_VIEWS, QUERIES, SCIPY_QUERIES
 from .function_names import SCIPY as SCIPY_MODULES
@@ -248,7 +248,7 @@ class Lines:
     def _add(self, table: Table, frame: FrameType) -> int:
         node = table.node
         if table.is_site and self.chains is not None:
-            node = self.chains.node(node, frame.f_code, frame.f_lineno)
+            node = self.chains.node(node, frame.f_code, line_number(frame))
         found = table[frame.f_lasti] = node if node == HIDDEN else node | table.thread << SHIFT
         return found
 
