@@ -115,10 +115,12 @@ def outermost(thing: object, left: Sequence[object]) -> object:
 
 
 def unheld(thing: object) -> str:
-    """Return in words that no Python object holds *thing*."""
+    """Return in words that no Python object holds *thing*. A tensor of PyTorch is often held by autograd's graph."""
     name = str(getattr(thing, "__qualname__", ""))
     named = f"the {type(thing).__name__} {name}" if name else f"the {type(thing).__name__}"
-    return f"{named} is held by no Python object, as by a hook of atexit or os.register_at_fork, or a C extension"
+    is_torch = type(thing).__module__.partition(".")[0] == "torch"
+    others = "autograd's graph" if is_torch else "a hook of atexit or os.register_at_fork, or an extension"
+    return f"only C code holds {named}, such as {others}"
 
 
 def _cache(cache: Any) -> str:

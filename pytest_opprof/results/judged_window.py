@@ -53,6 +53,8 @@ _MOST_CALLS = 0.5
 _CLEARLY_LESS = 0.8
 # The reasons of functions compiled again that a failure shows.
 _REASONS = 3
+# A cause of more characters than this has more than one line.
+_LONG = 160
 # The quantities that a leak adds to.
 _HELD = ("held_memory", "held_each_round", "leaked_memory")
 DEPENDS = "so the difference comes from tests that ran before, or varies"
@@ -233,7 +235,7 @@ class JudgedWindow:
             line = in_python[0].line if in_python else self.numbers.explained_at.get(of)
             # The text is followed by the cause, which names the line.
             named = structs.replace(each, short=f"{each.short} at {line.location}", line=line) if line else each
-            found += [named, *(Finding(each.rule, each.op, f"  {text}") for text in why)]
+            found += [named, *(Finding(each.rule, each.op, f"  {line}") for text in why for line in _lines(text))]
         return found
 
     def _python_causes(self, finding: Finding) -> list[causes.Cause]:
@@ -380,7 +382,7 @@ class JudgedWindow:
         if not found or not self.weighs or is_told:
             return found
         explained = self.numbers.explained.get(CPU_TIME, "") if self.slower_here else ""
-        weighs = [f"  {self.weighs}", *([f"    {explained}"] if explained else [])]
+        weighs = [f"  {self.weighs}", *(f"    {line}" for line in _lines(explained))]
         return [*found, *(Finding(CPU_TIME, None, text) for text in weighs)]
 
     def _of_one_line(
@@ -496,6 +498,21 @@ class JudgedWindow:
             sites_lost=self.sites_lost if self.asked else "",
             base_sites_lost=self.base_sites_lost if self.asked and self.numbers.sites else "",
         )
+
+
+def _lines(text: str) -> list[str]:
+    """Return a cause in lines: a long one ends a line at each semicolon that is in no code and no parentheses."""
+    if len(text) <= _LONG:
+        return [text] if text else []
+    found, depth, is_code = [""], 0, False
+    for at, each in enumerate(text):
+        is_code ^= each == "`"
+        depth += 0 if is_code else (each == "(") - (each == ")")
+        if text.startswith("; ", at) and not depth and not is_code:
+            found.append("")
+        else:
+            found[-1] += each
+    return [line.strip() for line in found]
 
 
 def _with_facts(findings: Sequence[Finding], from_nothing: Collection[str | None]) -> list[Finding]:

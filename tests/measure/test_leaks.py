@@ -457,8 +457,8 @@ def test_what_no_python_object_holds_is_said_with_the_outermost_object_and_its_l
             pass
 
     unheld, made = left_by(Exporter).where
-    hook = "a hook of atexit or os.register_at_fork, or a C extension"
-    assert unheld == f"the method {Exporter.ended.__qualname__} is held by no Python object, as by {hook}"
+    hook = "a hook of atexit or os.register_at_fork, or an extension"
+    assert unheld == f"only C code holds the method {Exporter.ended.__qualname__}, such as {hook}"
     line = Exporter.__init__.__code__.co_firstlineno + 2
     assert made == f"made at tests/measure/test_leaks.py:{line}"
 

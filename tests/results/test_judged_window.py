@@ -164,6 +164,24 @@ def test_a_leak_ends_in_short_with_the_line_where_its_holder_grows() -> None:
     assert str(first.line) == "m.py:6"
 
 
+def test_a_long_cause_ends_a_line_at_each_semicolon_that_is_in_no_code() -> None:
+    """param's leak was one line of 330 characters."""
+    left = (
+        "each call leaves behind 10 pyro.ops.einsum.adjoint._LeafBackward (a class; of pyro), 20 torch.Tensor, 10 dict"
+    )
+    held, made = (
+        "only C code holds the Tensor, such as autograd's graph",
+        "made at pyro/infer/util.py:287 `a = b; c = d`",
+    )
+    for cause, lines in ((f"{left}; {held}; {made}", [left, held, made]), (f"{held}; {made}", [f"{held}; {made}"])):
+        numbers = WindowNumbers.of("body", profile_of([("Add", 1000)]))
+        numbers = structs.replace(numbers, explained={"left_behind": cause})
+        ops = numbers.counts
+        diff = compare((ops, {"left_behind": Range(0)}), (ops, {"left_behind": Range(40)}), UNTIMED, STORED)
+        _, *told = JudgedWindow(numbers, diff=diff).told
+        assert [each.text for each in told] == [f"  {line}" for line in lines]
+
+
 def test_ops_recorded_for_backward_stand_below_the_op_of_the_same_line_and_alone_for_another_line() -> None:
     here, elsewhere = (SourceLine("m.py", number, "forward", f"line {number}") for number in (6, 9))
     profile = profile_of([("Cast", 1000)])
