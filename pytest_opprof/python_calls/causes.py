@@ -192,8 +192,9 @@ def of_calls(
         if found and before is not None and first.function not in every and not led:
             continue  # it calls builtins, of which other lines make the extra calls
         if not found and before is not None:  # without a baseline nothing is known to be more
-            follow = growth.below([each.function for each in edges]) - {first.function, led}
-            said += _beside({name: more[name] for name in follow & more.keys()}) + _of_first(now)
+            follow = growth.following(edges)
+            said += _beside({name: follow[name] for name in follow.keys() & more.keys() - {first.function, led}})
+            said += _of_first(now)
         found.append(Cause(said, first.line if first.caller in own else None))
     return found
 
@@ -257,15 +258,15 @@ class _Growth:
         for each in edges:
             if each.caller in more:
                 self._called[each.caller][each.function] += each.calls
-        cycles = _cycles(self._called)
-        self._cycle = {name: number for number, cycle in enumerate(cycles) for name in cycle}
+        self._cycles = _cycles(self._called)
+        self._cycle = {name: number for number, cycle in enumerate(self._cycles) for name in cycle}
         """By function, the functions that call each other to which it belongs, by number."""
         self._times = Counter[tuple[str, bool]]()
         """The calls of each function from all lines that are known: from inside of its cycle, and from outside."""
         for each in edges:
             self._times[each.function, self._in_one_cycle(each.caller, each.function)] += each.calls
         self._extra: dict[str, float] = {}
-        for cycle in cycles:  # those that it calls come before it
+        for cycle in self._cycles:  # those that it calls come before it
             below = [(name, *edge) for name in cycle for edge in self._called[name].items()]
             outside = [edge for edge in below if not self._in_one_cycle(edge[0], edge[1])]
             self._extra |= dict.fromkeys(cycle, sum(map(more.__getitem__, cycle)) + self._of_edges(outside))
@@ -277,6 +278,26 @@ class _Growth:
             if (name := left.pop()) not in found:
                 found.add(name)
                 left += self._called[name].keys()
+        return found
+
+    def following(self, edges: Iterable[CallingLine]) -> dict[str, float]:
+        """Return the functions that grew below the calls of a line, with the extra calls that follow from these.
+
+        Other lines may call them, too, and have their share.
+        """
+        calls, found = defaultdict[int, float](float), dict[str, float]()
+        for each in edges:
+            if each.function in self._more:
+                is_inside = self._in_one_cycle(each.caller, each.function)  # then all of the cycle follows from it
+                calls[self._cycle[each.function]] += math.inf if is_inside else each.calls
+        for number in reversed(range(len(self._cycles))):  # callers come first
+            cycle = self._cycles[number]
+            if calls[number]:
+                share = min(calls[number] / max(sum(self._times[name, False] for name in cycle), 1), 1)
+                for name in cycle:
+                    found[name] = share * self._more[name]
+                    for function, often in self._called[name].items():
+                        calls[self._cycle[function]] += share * often
         return found
 
     def _in_one_cycle(self, caller: str, function: str) -> bool:
@@ -449,9 +470,9 @@ def _without_line(name: str, before: Before | None, now: PythonCalls) -> str:
     return f"`{name}` is called {plural_times(now.functions[name])}{_base(name, before)}"
 
 
-def _beside(more: Mapping[str, int]) -> str:
+def _beside(more: Mapping[str, float]) -> str:
     follow = "follows from it" if len(more) == 1 else "follow from it"
-    return f"; {plural(len(more), 'more function')} (+{sum(more.values()):,} calls) {follow}" if more else ""
+    return f"; {plural(len(more), 'more function')} (+{sum(more.values()):,.0f} calls) {follow}" if more else ""
 
 
 def _of_first(now: PythonCalls) -> str:
