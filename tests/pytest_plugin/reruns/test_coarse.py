@@ -354,6 +354,21 @@ def test_more_calls_say_whether_they_take_more_time(
     assert (told in result.outlines) is bool(said)
 
 
+def test_a_time_of_several_threads_is_not_told_beside_more_calls(
+    pytester: pytest.Pytester, suite: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its baseline is of one thread: four times the time of ignite was 94 times beside threads that spin."""
+    model(pytester, 20)
+    suite("--opprof-update")
+    model(pytester, 90, more="fake.launch('Add')")
+    of_test = recorder.process_time_ns
+    *others, _ = recorder.Recorder.__init__.__defaults__ or ()
+    monkeypatch.setattr(recorder.Recorder.__init__, "__defaults__", (*others, lambda: (of_test(), 0)))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*CPU time*")
+
+
 @pytest.mark.parametrize("now", [30, 60])  # within the limit, and beyond it until a fresh process is faster
 def test_fewer_calls_that_take_clearly_more_time_are_no_improvement(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, now: int
