@@ -47,11 +47,12 @@ class OpCounts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """Its dtypes in short; empty if unknown."""
         return listed([*self.by_dtypes])
 
-    def added(self, base: OpCounts) -> str:
-        """Return the calls beyond its *base*, by dtypes: ``+1 float64->float32``; empty if none."""
+    def changes(self, base: OpCounts) -> str:
+        """Return the changes of calls since its *base*, by dtypes: ``+2 float64->float32, -1 bool``; empty if none."""
         if not self.dtypes or not base.dtypes:
             return ""
-        return listed([f"+{number} {each}" for each, number in self.grown_dtypes(base).items()])
+        changes = {**self.grown_dtypes(base), **{each: -number for each, number in base.grown_dtypes(self).items()}}
+        return listed([f"{number:+} {each}" for each, number in changes.items()])
 
     def grown_dtypes(self, base: OpCounts) -> dict[str, int]:
         """Return the dtypes with more calls than in its *base*, with the difference."""

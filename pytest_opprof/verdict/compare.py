@@ -61,9 +61,9 @@ class Row(Changed):
 
     @property
     def changed_work(self) -> str:
-        """The change of its dtypes, bytes and FLOPs; with more calls, the dtypes of the extra calls."""
+        """The change of its dtypes, bytes and FLOPs; with more calls, the changes of their dtypes."""
         if self.verdict.is_of_more_calls and self.base and self.now:
-            return self.now.added(self.base)
+            return self.now.changes(self.base)
         return self.work.text
 
     @property

@@ -46,8 +46,9 @@ def test_three_dtypes_are_told_and_of_more_their_number() -> None:
 def test_more_calls_are_told_by_their_dtypes() -> None:
     base = once(2, dtypes={"float32->float64": Range(2)})
     now = once(4, dtypes={"float32->float64": Range(3), "float64->float32": Range(1)})
-    assert now.added(base) == "+1 float32->float64, +1 float64->float32"
-    assert (base.added(now), now.added(once(2))) == ("", "")
+    assert now.changes(base) == "+1 float32->float64, +1 float64->float32"
+    assert base.changes(now) == "-1 float32->float64, -1 float64->float32"
+    assert now.changes(once(2)) == ""
 
 
 @pytest.mark.parametrize(
