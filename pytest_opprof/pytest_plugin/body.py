@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ..errors import LateImport, NothingMeasured, OpprofError, UsageError
 from ..measure.counting import Counting
 from ..measure.cycles import memory_kept
+from ..measure.function_times import FunctionTime, function_times
 from ..measure.host_memory import lines_at, peak_of
 from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
@@ -297,6 +298,12 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
     finally:
         call.raised = raised
     return [*sampler.lines()]
+
+
+def times_of_functions(call: Call, measurement: Measurement) -> Sequence[FunctionTime]:
+    """Run the body again, and return the time in each of the program's functions; none if it cannot run."""
+    assert measurement.shown is not None  # a run that judges has it
+    return _of_more_runs(call, measurement, partial(function_times, call.by_us, measurement.shown)) or ()
 
 
 def _takes_less_again(call: Call, measurement: Measurement) -> bool:

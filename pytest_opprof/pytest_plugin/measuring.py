@@ -215,6 +215,7 @@ class Measuring:
                     windows,
                     lambda of_first: body.slow_lines(call, measurement, of_first=of_first),
                     partial(body.count, call, measurement, lines=True),
+                    partial(body.times_of_functions, call, measurement),
                 )
                 if not body.why_not_again(test):
                     holders = partial(body.memory_holders, call, measurement)

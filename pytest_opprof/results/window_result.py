@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from ..measure.function_times import FunctionTime
 from ..measure.traced import Where
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
@@ -106,6 +107,10 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     python: Annotated[
         PythonCalls | None, Meta(description="Calls of Python functions in a separate round; null if not requested.")
     ] = None
+    functions: Annotated[
+        tuple[FunctionTime, ...],
+        Meta(description="Times of the program's functions, if a process that compares a slower test asked."),
+    ] = ()
     remarks: Annotated[tuple[Remark, ...], Meta(description="Remarks of the backend.")] = ()
     sites: Annotated[
         SitesByOp,

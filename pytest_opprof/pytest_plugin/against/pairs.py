@@ -15,6 +15,7 @@ from msgspec import structs
 
 from ...baselines.entry import entry_of
 from ...errors import BackendError, UsageError
+from ...measure.function_times import longer
 from ...measure.traced import Where, joined
 from ...processes.collection import SideTest
 from ...processes.turns import SideRun
@@ -199,21 +200,29 @@ class Found:
         for group in groups:
             tests = [test.nodeid for test in group]
             there, here = (side.reports.get(tests[0], []) for side in pair)
-            explained = {each.name: self._explained_there(tests[0], each, _python(there)) for each in _measured(here)}
+            base = {window.name: window for window in _measured(there)}
+            explained = {
+                each.name: self._explained_there(tests[0], each, base.get(each.name)) for each in _measured(here)
+            }
             self._sites |= dict.fromkeys(tests, (_sites(there), _sites(here)))
             self._lines |= dict.fromkeys(tests, (_python(there), _python(here)))
             self._explained |= dict.fromkeys(tests, explained)
             if self._is_confirmed(group[0], pair):
                 self._confirmed.update(tests)
 
-    def _explained_there(self, test: str, window: WindowResult, base: Mapping[str, PythonCalls]) -> Mapping[str, Where]:
-        """Return why a *window* is slow, by coarse time: its lines, and the functions with more calls than at the base;
-        and by peak the lines that hold its memory.
+    def _explained_there(self, test: str, window: WindowResult, base: WindowResult | None) -> Mapping[str, Where]:
+        """Return why a *window* is slow, by coarse time: its lines, and the functions with more time or calls than at
+        the *base*; and by peak the lines that hold its memory.
 
         A test whose calls are judged anyway names them there.
         """
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
-        before, now, first = base.get(window.name), window.python, _python(self.first[1].reports.get(test, []))
+        if grew := longer(base.functions if base else (), window.functions, self._then):
+            function, where = grew
+            # Lines of other functions took as long before.
+            said |= {name: where for name in OF_TIME if name not in said or not function.has(said[name].line)}
+        before, now = base.python if base else None, window.python
+        first = _python(self.first[1].reports.get(test, []))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
             return said
         if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):

@@ -15,6 +15,7 @@ from ...baselines.paths import path_of
 from ...baselines.store import Store
 from ...errors import UsageError
 from ...machine.git import commit_of
+from ...measure.function_times import FunctionTime
 from ...measure.plan import Settings, TestPlan
 from ...measure.traced import Where, joined
 from ...measure.window import Window, profiles_of
@@ -211,25 +212,32 @@ class Causes:
         windows: list[JudgedWindow],
         sample: Callable[[bool], Sequence[Where]],
         count: Callable[[], Mapping[str, PythonCalls]],
+        time: Callable[[], Sequence[FunctionTime]],
     ) -> list[JudgedWindow]:
         """Look up lines and functions that take the time of windows that fail for coarse time; return the windows.
 
         A body that shows no op although its baseline has some gets the lines that take its time now.
 
-        *sample* and *count* run the body once more each in this process; *sample*, given whether the time of its first
-        run is in question, finds no lines if a later one takes clearly less.
+        *sample*, *count* and *time* run the body once more each in this process; *sample*, given whether the time of
+        its first run is in question, finds no lines if a later one takes clearly less.
         """
         if self._apart:  # another process judges
             lines = sample(True) if self.are_requested else []
-            is_side = bool(self._settings.against)
-            if is_side and request_of(self._config).slow and not all(each.numbers.python for each in windows):
+            functions = tuple(time()) if self.compares_lines else ()
+            is_slow_side = self._settings.against and request_of(self._config).slow
+            if is_slow_side and not all(each.numbers.python for each in windows):
                 counted = count()
                 known = [each.numbers.python or counted.get(each.name) for each in windows]
                 windows = [
                     replace(each, numbers=structs.replace(each.numbers, python=python))
                     for each, python in zip(windows, known)
                 ]
-            return [_explained(each, OF_TIME, lines) if each.name == BODY else each for each in windows]
+            return [
+                _explained(replace(each, numbers=structs.replace(each.numbers, functions=functions)), OF_TIME, lines)
+                if each.name == BODY
+                else each
+                for each in windows
+            ]
         if any(each.name == BODY and each.unseen and not each.accepted for each in windows):
             lines = sample(False)
             instead = tuple(each.text for each in lines)

@@ -11,11 +11,13 @@ import pytest
 from msgspec import structs
 
 from pytest_opprof.errors import BackendError, UsageError
+from pytest_opprof.measure.function_times import FunctionTime
 from pytest_opprof.processes.collection import SideTest
 from pytest_opprof.processes.turns import SideRun
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
+from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.against.pairs import Found
 from pytest_opprof.pytest_plugin.child import side_test
@@ -525,6 +527,23 @@ def test_one_more_pair_finds_the_line_that_takes_the_time(pairs: Run) -> None:
     run.found.locate([[run.described]], again)
     assert not run.found.asks_for_lines(run.described)
     assert f"\n    {said}\n" in run.report().longreprtext
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [("m.py:40", "self time of `shift` at m.py:154: 20 ms (main: 5 ms)"), ("m.py:157", "97% of the time is at m.py:7")],
+)
+def test_a_line_outside_of_the_function_that_takes_longer_is_not_the_cause(pairs: Run, place: str, told: str) -> None:
+    """An encoder of pypdf took a third of the time, then and now, beside the shift that became slower."""
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900))
+    confirmed(run, 3900, 3900, 3900)
+    before, now = (FunctionTime("m.py", "shift", 154, 160, ms * MS) for ms in (5, 20))
+    lines = {"cpu_time": "97% of the time is at m.py:7"}
+    at = {"cpu_time": SourceLine.at(place)}
+    slower = took(run, 3900, explained=lines, explained_at=at, functions=(now,))
+    run.found.locate([[run.described]], [took(run, 12, functions=(before,)), slower])
+    assert f"\n    {told}\n" in run.report().longreprtext
 
 
 def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
