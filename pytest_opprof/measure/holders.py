@@ -115,12 +115,12 @@ def outermost(thing: object, left: Sequence[object]) -> object:
 
 
 def unheld(thing: object) -> str:
-    """Return in words that no Python object holds *thing*. A tensor of PyTorch is often held by autograd's graph."""
+    """Return in words that no Python object holds *thing*."""
     name = str(getattr(thing, "__qualname__", ""))
     named = f"the {type(thing).__name__} {name}" if name else f"the {type(thing).__name__}"
-    is_torch = type(thing).__module__.partition(".")[0] == "torch"
-    others = "autograd's graph" if is_torch else "a hook of atexit or os.register_at_fork, or an extension"
-    return f"only C code holds {named}, such as {others}"
+    is_tensor = any(each.__name__ == "Tensor" and each.__module__ == "torch" for each in type(thing).__mro__)
+    others = "autograd's graph" if is_tensor else "a hook of atexit or os.register_at_fork, or a C extension"
+    return f"no Python object holds {named}, but {others} may"
 
 
 def _cache(cache: Any) -> str:

@@ -94,7 +94,7 @@ class EventLog:
         self._name, self._parent, self._interval, self._duration_ns, self._bytes = (array("q") for _ in range(5))
         self._flops: dict[int, int] = {}
         self._sites: dict[int, tuple[int, bool]] = {}
-        self._fact_sites: list[tuple[str, int, tuple[int, bool] | None, int | None]] = []
+        self._fact_sites: list[tuple[str, int, tuple[int, bool] | None, int | None, int]] = []
         self._compiling: list[tuple[int, int]] = []
         self._memory: list[tuple[int, int | None]] = []
         self._uses: list[tuple[int, MemoryUse]] = []
@@ -197,7 +197,7 @@ class EventLog:
 
     def fact_at(self, fact: str, interval: int, node: int, is_backward: bool) -> None:
         """Record the source line of a fact (``grad_nodes``, ``program_ops``), like `asked_at`."""
-        self._fact_sites.append((fact, interval, (node, is_backward), None))
+        self._fact_sites.append((fact, interval, (node, is_backward), None, 0))
 
     def compiling(self, event: int, ns: int) -> None:
         """Record that *ns* of *event* went into compiling or waiting for other ranks, which is work of no op."""
@@ -210,15 +210,18 @@ class EventLog:
         """
         self._ran[event] = start_ns, end_ns, thread
 
-    def allocated(self, size: int | None, interval: int | None = None, at: tuple[int, bool] | None = None) -> None:
+    def allocated(
+        self, size: int | None, interval: int | None = None, at: tuple[int, bool] | None = None, call: int = 0
+    ) -> None:
         """Record an allocation of *size* bytes (freed, if negative); None if the size is unknown.
 
-        *at* is its source line, as for `asked_at`.
+        *at* is its source line, as for `asked_at`, and *call* the number of the framework's call that allocates or
+        frees; 0 if the program does, or if it is unknown.
         """
         interval = self.interval if interval is None else interval
         self._memory.append((interval, size))
-        if at is not None or (size or 0) < 0:
-            self._fact_sites.append(("allocations", interval, at, size))
+        if self.chains is not None:
+            self._fact_sites.append(("allocations", interval, at, size, call))
 
     def used(self, use: MemoryUse, interval: int) -> None:
         """Record the allocations of an *interval* as a whole, if single ones are unknown."""
@@ -230,7 +233,9 @@ class EventLog:
         """
         self._memory = [(interval, None) for interval, size in self._memory if size is None or size > 0]
         self._fact_sites = [
-            (fact, interval, at, None) for fact, interval, at, size in self._fact_sites if size is None or size > 0
+            (fact, interval, at, None, 0)
+            for fact, interval, at, size, _ in self._fact_sites
+            if size is None or size > 0
         ]
 
     def remark(self, text: str, interval: int = ALWAYS, about: About = "ops") -> None:
@@ -278,8 +283,8 @@ class EventLog:
             communication_ns=self._by_interval(communication_ns),
             counts=self.counts,
             fact_sites=tuple(
-                FactSite(fact, interval, at and CallSite(self.chains.frames(at[0]), at[1]), size)
-                for fact, interval, at, size in self._fact_sites
+                FactSite(fact, interval, at and CallSite(self.chains.frames(at[0]), at[1]), size, call)
+                for fact, interval, at, size, call in self._fact_sites
                 if self.chains is not None
             ),
             remarks=tuple(self._remarks),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -55,6 +55,8 @@ class FactSite(NamedTuple):
     """None if unknown, and of memory that is freed."""
     size: int | None = None
     """The bytes allocated; freed, if negative; None if unknown."""
+    call: int = 0
+    """The number of the framework's call that allocates or frees; 0: the program does, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +384,9 @@ class OpProfile:
         if name in IN_USE:
             found = (_in_use(step, at_peak=name == "peak_memory") for step in steps.values())
             return max(found, key=lambda lines: sum(each.size or 0 for each in lines), default=())
-        made = ([each for each in step if each.size is None or each.size > 0] for step in steps.values())
+        made = (
+            [each for each in step if each.site and (each.size is None or each.size > 0)] for step in steps.values()
+        )
         return max(made, key=len, default=())
 
     @staticmethod
@@ -588,20 +592,41 @@ def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
     return known if len(known) == len(values) else None
 
 
-def _in_use(allocations: Sequence[FactSite], *, at_peak: bool) -> list[FactSite]:
-    """Return the *allocations* of one step in use at its peak, or at its end; none if a size is unknown.
+def _in_use(allocations: Sequence[FactSite], *, at_peak: bool) -> Sequence[FactSite]:
+    """Return the *allocations* of one step in use at its peak, or at its end; none if the lines of most are unknown.
 
-    Frameworks tell no addresses: memory that is freed is taken to be the newest of its size, as temporaries are.
+    PyTorch's list of allocations has no addresses. A call that frees memory frees what it allocated itself. Else, of
+    memory of one size from several lines, any may be what is freed: after ``b = f(a); del a`` either could be left.
     """
     if any(each.size is None for each in allocations):
-        return []
-    sizes = list(accumulate(each.size or 0 for each in allocations))
-    last = max(range(len(sizes)), key=sizes.__getitem__) if at_peak else len(sizes)
-    live = defaultdict[int, list[FactSite]](list)
-    for each in allocations[: last + 1]:
-        size = each.size or 0
-        if size > 0:
-            live[size].append(each)
-        elif live[-size]:
-            live[-size].pop()
-    return [each for same in live.values() for each in same]
+        return ()
+    sizes = list(accumulate((each.size or 0 for each in allocations), initial=0))
+    last = max(range(len(sizes)), key=sizes.__getitem__) if at_peak else len(allocations)
+    live: dict[int, Counter[CallSite | None]] = {}  # by size, the allocations in use of each line
+    of_call: dict[tuple[int, int], list[CallSite | None]] = {}
+    for _, _, site, signed, call in allocations[:last]:
+        size = abs(signed or 0)
+        lines, own = live.setdefault(size, Counter()), of_call.setdefault((call, size), [])
+        if signed and signed > 0:
+            lines[site] += 1
+            own.append(site)
+            continue
+        freed = own.pop() if call and own else None
+        if not freed:
+            if len(lines) > 1:
+                lines = live[size] = Counter({None: lines.total()})
+            freed = next(iter(lines), None)
+        lines[freed if freed in lines else None] -= 1
+        live[size] = +lines
+    found = [
+        FactSite("", 0, site, size)
+        for size, lines in live.items()
+        for site, number in lines.items()
+        for _ in range(number)
+    ]
+    known = sum(each.size or 0 for each in found if each.site)
+    return found if known >= _MOST_KNOWN * sum(each.size or 0 for each in found) else ()
+
+
+# Of less memory with a known line the lines of all allocations are shown instead.
+_MOST_KNOWN = 0.8

@@ -116,6 +116,8 @@ class Judging:
                 asks_for_time = not (plan.budget.ops if plan.rounds >= LEAST_ROUNDS else plan.budget)
                 is_looked_at = plan.leaks or bool(plan.host_memory and profile.host_memory is not None)
                 has_calls = bool(plan.python and python is not None and not python.uncounted)
+                # A process that confirms a time measures nothing else, whatever the budget limits.
+                asks_for_time |= request_of(self._config).ops_only
                 if not plan.budget.allows_nothing and not (asks_for_time or is_looked_at or has_calls):
                     raise NothingMeasured(_nothing_recorded(measurement))
                 is_timed = plan.rounds < LEAST_ROUNDS and not plan.budget.allows_nothing and report.diff is None

@@ -471,8 +471,9 @@ def _without_line(name: str, before: Before | None, now: PythonCalls) -> str:
 
 
 def _beside(more: Mapping[str, float]) -> str:
-    follow = "follows from it" if len(more) == 1 else "follow from it"
-    return f"; {plural(len(more), 'more function')} (+{sum(more.values()):,.0f} calls) {follow}" if more else ""
+    follow, calls = "follows from it" if len(more) == 1 else "follow from it", round(sum(more.values()))
+    said = f"+{calls:,} {'call' if calls == 1 else 'calls'}"
+    return f"; {plural(len(more), 'more function')} ({said}) {follow}" if calls else ""
 
 
 def _of_first(now: PythonCalls) -> str:

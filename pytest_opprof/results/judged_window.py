@@ -272,9 +272,14 @@ class JudgedWindow:
         more = [row for row in self.worse if row.verdict.does_more]
         ops = {row.op for row in more if row.is_op}
         asked = [*limits, *(row.op for row in more)]
-        asked = [name if name in ops else with_lines(name) for name in asked if not name.startswith(PREFIX)]
+        asked = [name if name in ops else self._lines_of(name) for name in asked if not name.startswith(PREFIX)]
         told = (*ops, *WITH_LINES)
         return [name for name in dict.fromkeys(asked) if name in told or name not in (*WINDOW_KEYS, *FACTS)]
+
+    def _lines_of(self, name: str) -> str:
+        """Return the quantity whose lines explain another; all allocations where those in use are unknown."""
+        found = with_lines(name)
+        return "allocations" if found in IN_USE and self.numbers.sites and found not in self.numbers.sites else found
 
     @property
     def remarks(self) -> list[str]:
@@ -369,7 +374,7 @@ class JudgedWindow:
             joint = leading_to_all(of_calls) or joint
         found = found if joint is None else self._of_one_line(found, *joint, in_all)
         found = [
-            each if each.adds or each.line else _at(each, *lines.get(with_lines(each.op or each.rule), (None, "")))
+            each if each.adds or each.line else _at(each, *lines.get(self._lines_of(each.op or each.rule), (None, "")))
             for each in found
         ]
         numbers = {row.op: row.work.number for row in rows.values() if row.is_fact}
@@ -507,7 +512,7 @@ def _lines(text: str) -> list[str]:
     found, depth, is_code = [""], 0, False
     for at, each in enumerate(text):
         is_code ^= each == "`"
-        depth += 0 if is_code else (each == "(") - (each == ")")
+        depth = depth if is_code else max(depth + (each == "(") - (each == ")"), 0)
         if text.startswith("; ", at) and not depth and not is_code:
             found.append("")
         else:

@@ -108,9 +108,11 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         PythonCalls | None, Meta(description="Calls of Python functions in a separate round; null if not requested.")
     ] = None
     functions: Annotated[
-        tuple[FunctionTime, ...],
-        Meta(description="Times of the program's functions, if a process that compares a slower test asked."),
-    ] = ()
+        tuple[FunctionTime, ...] | UnsetType,
+        Meta(
+            description="Times of the program's functions; absent unless a process that compares a slower test asked."
+        ),
+    ] = UNSET
     remarks: Annotated[tuple[Remark, ...], Meta(description="Remarks of the backend.")] = ()
     sites: Annotated[
         SitesByOp,
@@ -374,7 +376,8 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         found: list[LinesOfCause] = []
         for each in self.findings:
             name = each.op or each.rule
-            ops = () if each.adds else each.ops or (name if name in self.sites else with_lines(name),)
+            names = (name, with_lines(name), "allocations" if with_lines(name) in IN_USE else name)
+            ops = () if each.adds else each.ops or (next((of for of in names if of in self.sites), names[1]),)
             more: dict[SourceLine, list[tuple[str, GrownLine]]] = defaultdict(list)
             for op in ops:
                 for line in self.grown.get(op, ()):

@@ -170,7 +170,7 @@ def test_a_long_cause_ends_a_line_at_each_semicolon_that_is_in_no_code() -> None
         "each call leaves behind 10 pyro.ops.einsum.adjoint._LeafBackward (a class; of pyro), 20 torch.Tensor, 10 dict"
     )
     held, made = (
-        "only C code holds the Tensor, such as autograd's graph",
+        "no Python object holds the Tensor, but autograd's graph may",
         "made at pyro/infer/util.py:287 `a = b; c = d`",
     )
     for cause, lines in ((f"{left}; {held}; {made}", [left, held, made]), (f"{held}; {made}", [f"{held}; {made}"])):

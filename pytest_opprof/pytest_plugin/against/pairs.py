@@ -217,7 +217,7 @@ class Found:
         A test whose calls are judged anyway names them there.
         """
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
-        if grew := longer(base.functions if base else (), window.functions, self._then):
+        if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then):
             function, where = grew
             # Lines of other functions took as long before.
             said |= {name: where for name in OF_TIME if name not in said or not function.has(said[name].line)}

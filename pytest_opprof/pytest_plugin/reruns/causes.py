@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from ...baselines.paths import path_of
 from ...baselines.store import Store
@@ -22,6 +22,7 @@ from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
 from ...processes.request import request_of
 from ...profile.op_profile import IN_USE, OpProfile
+from ...profile.range import Range
 from ...profile.site_calls import site_calls
 from ...profile.timings import OUTSIDE
 from ...python_calls import causes
@@ -32,7 +33,7 @@ from ...sites.changed import Changes
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAKS, WITH_LINES
+from ...verdict.quantities import COARSE, CPU_TIME, FACTS, HOST_MEMORY, PEAKS, WITH_LINES
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .counts import Looks, does_less, is_alike, lacks_sites, with_sites
@@ -140,15 +141,17 @@ class Causes:
         known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
         # The lines are those of one process, where calls vary.
         totals = {op: Calls.total(kept.get(op, {}).values()) for op in window.asked if op in known}
-        amounts = {op: (each.bytes or 0) if op in IN_USE else each.most for op, each in totals.items()}
-        stale = [op for op, each in amounts.items() if not known[op].least <= each <= known[op].most]
+        stale = [op for op, each in totals.items() if not _fits(op, known[op], each)]
         located = {op for op in window.asked if window.numbers.sites.get(op)}
         # A backend may tell the lines of fewer allocations than it counts, which says nothing about the lines of ops.
         facts = {op for op in stale if op not in base.ops}
         if len(facts) == len(stale) and not (located and located <= facts):
             return replace(window, base_sites=kept, uncompared=facts)
         op = min(stale, key=lambda op: (op in facts, op not in located))
-        why = f"the stored source lines belong to other calls of {op}; pytest --opprof-update records them again"
+        name = FACTS[op].called if op in FACTS else op
+        why = f"the stored source lines belong to other calls of {name}; pytest --opprof-update records them again"
+        if not kept.get(op):
+            why = f"no source lines of {name} are stored; pytest --opprof-update records them"
         return replace(window, base_sites_lost=why)
 
     def explained(
@@ -223,7 +226,7 @@ class Causes:
         """
         if self._apart:  # another process judges
             lines = sample(True) if self.are_requested else []
-            functions = tuple(time()) if self.compares_lines else ()
+            functions = tuple(time()) if self.compares_lines else UNSET
             is_slow_side = self._settings.against and request_of(self._config).slow
             if is_slow_side and not all(each.numbers.python for each in windows):
                 counted = count()
@@ -304,6 +307,13 @@ class Causes:
         if isinstance(kept, str):
             return window.with_remark(f"the Python functions that grew are unknown: {kept}")
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
+
+
+def _fits(name: str, known: Range, lines: Calls) -> bool:
+    """Return True if the total of stored *lines* is the *known* number of an op or a fact; of memory, about that."""
+    if name in IN_USE and (gate := FACTS[name].gate):
+        return not gate.direction(known, Range(lines.bytes or 0))
+    return known.least <= lines.most <= known.most
 
 
 def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> JudgedWindow:

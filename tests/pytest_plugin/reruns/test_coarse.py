@@ -634,7 +634,7 @@ def test_a_busy_loop_fails_with_its_time_and_one_beside_the_test_does_not(
 
 TRACED = """
 import os, pytest, time, tracemalloc
-@pytest.mark.opprof
+@pytest.mark.{mark}
 def test_a():
     with open("traced.txt", "a") as file:
         print(os.getpid(), tracemalloc.is_tracing(), file=file)
@@ -644,20 +644,21 @@ def test_a():
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.parametrize("mark", ["opprof", "op_budget(python_calls=9_000)", "op_budget(host_memory='1 GiB')"])
 def test_processes_that_confirm_a_time_trace_no_memory(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, other: None
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, other: None, mark: str
 ) -> None:
     """Tracing makes a regular expression of mistune 17 times slower: its failing run took 87 s instead of 17 s."""
     monkeypatch.setattr(Pool, "in_one_thread", IN_ONE_THREAD)
     looks(monkeypatch)
-    pytester.makepyfile(test_m=TRACED.format(more="pass"))
+    pytester.makepyfile(test_m=TRACED.format(mark=mark, more="pass"))
     assert suite("--opprof-update").ret == 0
-    pytester.makepyfile(test_m=TRACED.format(more="sum(range(10**7))"))
+    pytester.makepyfile(test_m=TRACED.format(mark=mark, more="sum(range(10**7))"))
     (traced := pytester.path / "traced.txt").unlink()
     suite("--opprof").stdout.fnmatch_lines(["  CPU time: * ms (baseline: *), x*"])
     runs = {tuple(line.split()) for line in traced.read_text().splitlines()}
     here = str(os.getpid())
-    assert {traced for pid, traced in runs if pid == here} == {"True", "False"}
+    assert {traced for pid, traced in runs if pid == here} == ({"False"} if "calls" in mark else {"True", "False"})
     assert {traced for pid, traced in runs if pid != here} == {"False"}
 
 

@@ -65,11 +65,16 @@ def _read_thread(
 ) -> None:
     allocating = Allocating() if log.chains is not None else None
     depth, left_out = 0, 0  # the second is the depth of the outermost call that is left out; 0 for none
+    calls, called = [0], 0  # of each call that runs the number of the op around it, 0 for none; and the last number
     for event in events:
         kind = event.kind()
         if kind == "push":
             depth += 1
+            called += 1
             name = event.name()
+            # An op frees what it allocated; autograd's nodes also free what the forward op saved.
+            is_op = "::" in name and not name.startswith(("autograd::", "opprof::"))
+            calls.append((calls[-1] or called) if is_op else 0)
             if name == MARK:
                 marks_us.append(event.start_us())
             elif not left_out and is_left_out(name):
@@ -80,8 +85,10 @@ def _read_thread(
             if left_out == depth:
                 left_out = 0
             depth -= 1
+            if len(calls) > 1:
+                calls.pop()
             if allocating is not None:
                 allocating.leave()
         elif kind == "memory_alloc" and not left_out:
             here = None if allocating is None else allocating.here
-            log.allocated(event.cpu_memory_usage(), len(marks_us), here)
+            log.allocated(event.cpu_memory_usage(), len(marks_us), here, calls[-1])

@@ -280,6 +280,32 @@ def test_the_lines_of_a_memory_peak_hold_its_bytes() -> None:
     assert found["held_memory"].keys() == {5}
 
 
+def test_the_line_of_memory_is_unknown_where_another_of_its_size_was_freed() -> None:
+    """PyTorch's list has no addresses: after `b = a + 1; del a` the line of `a` was named."""
+    kept = list[torch.Tensor]()
+
+    def body() -> None:
+        a = torch.ones(2**16)
+        b = a + 1
+        del a
+        kept.append(b)
+
+    assert profiled(body, Chains(), memory=True).work_by_site("held_memory") == {}
+
+
+def test_what_an_op_frees_itself_is_its_own() -> None:
+    x, kept = torch.ones(2**8, 2**8), list[torch.Tensor]()
+
+    def body() -> None:
+        kept.append(x * 2)
+        kept.append(torch.logsumexp(x, 0))
+
+    profile = profiled(body, Chains(), memory=True)
+    begin = body.__code__.co_firstlineno
+    held = {at.frames[0].line - begin: size for at, (size, _) in profile.work_by_site("held_memory").items() if at}
+    assert held.get(1) == 2**18
+
+
 def test_each_node_of_an_op_that_makes_several_has_its_line() -> None:
     x = torch.ones(4, requires_grad=True)
 
