@@ -658,7 +658,7 @@ def test_processes_that_confirm_a_time_trace_no_memory(
     suite("--opprof").stdout.fnmatch_lines(["  CPU time: * ms (baseline: *), x*"])
     runs = {tuple(line.split()) for line in traced.read_text().splitlines()}
     here = str(os.getpid())
-    assert {traced for pid, traced in runs if pid == here} == ({"False"} if "calls" in mark else {"True", "False"})
+    assert {traced for pid, traced in runs if pid == here} == {"True", "False"}
     assert {traced for pid, traced in runs if pid != here} == {"False"}
 
 
