@@ -46,7 +46,7 @@ class FunctionTime(Struct, frozen=True, forbid_unknown_fields=True):
 def function_times(call: Callable[[], object], shown: Shown) -> list[FunctionTime]:
     """Run a body as a *call* with Python's profiler, and return the time of each of the program's functions in a run.
 
-    None if another profiler runs.
+    Empty if another profiler runs.
     """
     from cProfile import Profile  # only a slower test pays for it
 

@@ -273,6 +273,17 @@ def where(in_ops_ns: int | None, wall_ns: int) -> str:
     return "the time is between ops" if share < _BETWEEN else f"{format_share(min(share, 1.0), 2)} of it is in ops"
 
 
+def recording(calls: int, cpu_ns: int) -> str:
+    """Return a remark that recording *calls* of ops takes a notable part of a CPU time; empty if not, or if unknown."""
+    takes_part = 0 < _RECORDED * cpu_ns <= calls * _RECORDED_NS
+    return f"recording {calls:,} calls of ops takes part of it" if takes_part else ""
+
+
+# One call takes 2 us or more (docs/costs.md). 96,000 scalars of NumPy took 4 ms, and 170 ms while they were recorded:
+# x28 was said to be x3.4.
+_RECORDED_NS, _RECORDED = 2_000, 0.25
+
+
 def clearly_more(base: Coarse, now: Coarse, *, in_doubt: bool = False) -> Slower | None:
     """Return the CPU time of a first run if it is clearly above the baseline's; None if the difference may be noise.
 

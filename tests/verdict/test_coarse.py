@@ -19,6 +19,7 @@ from pytest_opprof.verdict.coarse import (
     clearly_more,
     differs,
     is_split_only,
+    recording,
     rounded,
     slower,
     slower_despite_tracer,
@@ -156,6 +157,13 @@ def test_the_finding_names_the_revision_that_it_is_compared_with() -> None:
 )
 def test_where_the_time_is(in_ops: int | None, wall: int, said: str) -> None:
     assert where(in_ops, wall) == said
+
+
+@pytest.mark.parametrize(
+    ("calls", "ms", "said"), [(96_040, 580, True), (500, 4, True), (500, 5, False), (500, 0, False)]
+)
+def test_a_time_that_recording_takes_part_of_says_so(calls: int, ms: int, said: bool) -> None:
+    assert recording(calls, ms * MS) == (f"recording {calls:,} calls of ops takes part of it" if said else "")
 
 
 def test_one_process_takes_the_mean_of_its_rounds_and_says_if_other_threads_took_part() -> None:

@@ -27,6 +27,7 @@ from ...verdict.coarse import (
     as_before,
     base_for,
     is_split_only,
+    recording,
     slower,
     slower_despite_tracer,
     together,
@@ -263,6 +264,9 @@ def explained(window: JudgedWindow, found: Slower) -> Iterator[str]:
         yield f"it waits: CPU time is {format_ns(window.numbers.coarse.cpu_ns[0])}"
     elif window.numbers.ops:
         yield _where(window.numbers)
+        cpu_ns = window.numbers.coarse.cpu_ns[0] if window.numbers.coarse else 0
+        if said := recording(max(window.numbers.total.calls), cpu_ns):
+            yield said
 
 
 def _where(numbers: WindowNumbers) -> str:
