@@ -60,6 +60,7 @@ def test_a_call_that_keeps_nothing_leaves_nothing_behind(call: Callable[[], obje
     assert left_by(call) == Left({})
 
 
+@pytest.mark.slow
 def test_an_object_is_named_by_its_type_its_holder_and_the_line_that_made_it() -> None:
     left = left_by(lambda: ENGINE.handlers.append(Handler()))
     assert (left.objects, left.number, left.nbytes) == ({f"{__name__}.Handler": 1}, 1, 0)
@@ -78,6 +79,7 @@ class Watcher:
         self.barrier = barrier
 
 
+@pytest.mark.slow
 def test_the_holder_keeps_what_an_earlier_call_left_and_does_not_only_keep_the_newest() -> None:
     """PettingZoo's `reset` replaces the barriers, but each has a handler in a list that grows."""
 
@@ -104,6 +106,7 @@ def test_a_list_that_each_call_makes_anew_and_longer_is_a_holder_although_nothin
     assert left.line == f"{relative(__file__)}:{collect.__code__.co_firstlineno + 1}"
 
 
+@pytest.mark.slow
 def test_the_line_that_made_an_object_is_the_line_of_a_leak_whose_holder_does_not_grow() -> None:
     class Node:
         def __init__(self, before: object) -> None:
@@ -267,6 +270,7 @@ def loaded(number: int) -> Handler:
     return Handler()
 
 
+@pytest.mark.slow
 def test_a_cache_that_few_calls_do_not_fill_is_named_with_its_size_and_the_body_runs_no_more_often() -> None:
     numbers = itertools.count()
     left = left_by(lambda: loaded(next(numbers)))
