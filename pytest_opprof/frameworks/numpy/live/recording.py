@@ -259,7 +259,12 @@ class Recording:
         log, now = self.log, perf_counter_ns()
         log.knows_flops = True
         self._take(log.interval)
-        size = min(next(self.numbers), self.room)
+        if self.runs_numba:
+            log.remark("functions compiled by Numba ran: the ops inside are not seen, only their CPU time is compared")
+        if self.unread:
+            log.remark(f"not seen: {plural(self.unread, 'call')} of NumPy whose arguments opprof could not read")
+        if not (size := min(next(self.numbers), self.room)):
+            return  # half of an idle window's time went into empty arrays
         cases, case = numbered(self.cases[:size])
         # The ufunc casts as it computes. A cast is therefore an op inside it, without a time of its own.
         events = [() if each is None else (each.figures, *each.figures.casts) for each in cases]
@@ -285,10 +290,6 @@ class Recording:
         for number in np.flatnonzero(count).tolist() if self._moments else ():
             thread = self.lines.thread_names[self.places[number] >> SHIFT]
             log.ran(int(first[number]), int(begins[number]), int(ends[number]), thread)
-        if self.runs_numba:
-            log.remark("functions compiled by Numba ran: the ops inside are not seen, only their CPU time is compared")
-        if self.unread:
-            log.remark(f"not seen: {plural(self.unread, 'call')} of NumPy whose arguments opprof could not read")
 
     def _events_around(self, events: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the event around each call, given those of all calls: -1 for none."""
