@@ -64,6 +64,7 @@ _MODULES = (
 )
 for module in _MODULES.split():
     importlib.import_module(f"pytest_opprof.{module}")
+importlib.import_module("numpy.testing")  # NumPy 1.26 starts lscpu then
 # A run of pytester has a home of its own: there the self-test of the NumPy backend would run in each.
 os.environ.setdefault("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
 importlib.import_module("pytest_opprof.frameworks.numpy.live.selftest").problem()

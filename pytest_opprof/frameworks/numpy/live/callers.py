@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from ....sites.chains import UNKNOWN, Chains, line_number
 from ....sites.code import HERE, Kind, kinds
@@ -353,7 +354,7 @@ def _name(code: CodeType, module: str) -> str:
         public.append(part)
     qualified = getattr(code, "co_qualname", code.co_name)
     home = ".".join(public)
-    if qualified == "NpzFile.__getitem__":
+    if code is NpzFile.__getitem__.__code__:
         return "numpy.load"
     if code.co_name == "as_strided":
         return ""

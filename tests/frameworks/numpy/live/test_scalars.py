@@ -59,4 +59,5 @@ def test_what_another_class_answers_is_no_op_of_numpy(watch: Watch) -> None:
     x = watch.array(X)
     with watch.ops():
         assert x[0] * Answers() == X[0] * Answers()
-    assert watch.counts == {}
+    # NumPy 1.26 asks its ufunc, which finds that it cannot multiply objects of the class.
+    assert watch.counts == ({} if int(np.__version__[0]) > 1 else {"Mul": 2})
