@@ -17,8 +17,9 @@ from . import moments as when
 from .columns import Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, together
+from .memory import MemoryUse
 from .op_key import By, OpKey, line_of, with_dtypes
-from .op_profile import ALWAYS, OF_THE_MOST, MemoryUse, OpProfile, Remark
+from .op_profile import ALWAYS, OF_THE_MOST, OpProfile, Remark
 
 
 class Part(NamedTuple):

@@ -20,8 +20,9 @@ from .attribution import NOBODY
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Events, of_events
+from .memory import FactSite, MemoryUse
 from .op_key import CallSite, OpKey
-from .op_profile import ALWAYS, About, FactSite, MemoryUse, OpProfile, Remark
+from .op_profile import ALWAYS, About, OpProfile, Remark
 from .trees import owners_of_trees
 
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +21,13 @@ from ..ops.signature import Signature
 from .columns import ABSENT, Columns, numbered
 from .environment import Environment
 from .kernels import Kernels, KernelStats
+from .memory import IN_USE, FactSite, MemoryUse, in_use
 from .moments import Moments
 from .op_key import CallSite, OpKey
 
 # In place of a step: a remark on the whole.
 ALWAYS = -1
 About = Literal["ops", "lines", "processes", "compilations", "leaks", "host memory"]
-# The quantities whose lines are those of allocations in use, at the peak and at the end, with their bytes.
-IN_USE = ("peak_memory", "held_memory")
 # The quantities with lines that `OpProfile.fact_sites` tell.
 WITH_SITES = ("grad_nodes", "allocations", "program_ops", *IN_USE)
 # The quantities of `OpProfile.counts` that are no sum: a step has the value of its largest interval.
@@ -44,37 +42,6 @@ class Remark:
 
     text: str
     about: About = "ops"
-
-
-class FactSite(NamedTuple):
-    """The source line of one unit of a quantity: of an allocation, or of an op recorded for backward."""
-
-    fact: str
-    step: int
-    site: CallSite | None
-    """None if unknown, and of memory that is freed."""
-    size: int | None = None
-    """The bytes allocated; freed, if negative; None if unknown."""
-    call: int = 0
-    """The number of the framework's call that allocates or frees; 0: the program does, or it is unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """Allocation in one interval or step, in bytes above its beginning."""
-
-    peak: int | None = 0
-    """None if some allocation had an unknown size."""
-    net: int = 0
-    allocations: int | None = 0
-    """The number of allocations; None if only the bytes are known."""
-
-    def then(self, later: MemoryUse) -> MemoryUse:
-        """Return the use of this stretch of time followed by *later*."""
-        peak = None if self.peak is None or later.peak is None else max(self.peak, self.net + later.peak)
-        unknown = self.allocations is None or later.allocations is None
-        allocations = None if unknown else (self.allocations or 0) + (later.allocations or 0)
-        return MemoryUse(peak, self.net + later.net, allocations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,10 +326,10 @@ class OpProfile:
     ) -> Mapping[CallSite | None, tuple[int | None, int | None]]:
         """Return the bytes and FLOPs of *name* in the step of `sites`, by source line; None: unknown."""
         if name in WITH_SITES:
-            in_use = Counter[CallSite | None]()
+            sizes = Counter[CallSite | None]()
             for each in self._worst_of_fact(name) if name in IN_USE else ():
-                in_use[each.site] += each.size or 0
-            return {at: (size, None) for at, size in in_use.items()}
+                sizes[each.site] += each.size or 0
+            return {at: (size, None) for at, size in sizes.items()}
         mask, weights = self._worst(name, aliases, known, counted_only)
         sites, site_of_key = numbered([key.site for key in self.keys])
         site = site_of_key[self.columns.key]
@@ -382,7 +349,7 @@ class OpProfile:
             if each.fact == ("allocations" if name in IN_USE else name):
                 steps.setdefault(each.step, []).append(each)
         if name in IN_USE:
-            found = (_in_use(step, at_peak=name == "peak_memory") for step in steps.values())
+            found = (in_use(step, at_peak=name == "peak_memory") for step in steps.values())
             return max(found, key=lambda lines: sum(each.size or 0 for each in lines), default=())
         made = (
             [each for each in step if each.site and (each.size is None or each.size > 0)] for step in steps.values()
@@ -590,43 +557,3 @@ def _is_of(signature: Signature, reads: str, arrow: str, writes: str) -> bool:
 def _all_known(values: Sequence[int | None]) -> tuple[int, ...] | None:
     known = tuple(value for value in values if value is not None)
     return known if len(known) == len(values) else None
-
-
-def _in_use(allocations: Sequence[FactSite], *, at_peak: bool) -> Sequence[FactSite]:
-    """Return the *allocations* of one step in use at its peak, or at its end; none if the lines of most are unknown.
-
-    PyTorch's list of allocations has no addresses. A call that frees memory frees what it allocated itself. Else, of
-    memory of one size from several lines, any may be what is freed: after ``b = f(a); del a`` either could be left.
-    """
-    if any(each.size is None for each in allocations):
-        return ()
-    sizes = list(accumulate((each.size or 0 for each in allocations), initial=0))
-    last = max(range(len(sizes)), key=sizes.__getitem__) if at_peak else len(allocations)
-    live: dict[int, Counter[CallSite | None]] = {}  # by size, the allocations in use of each line
-    of_call: dict[tuple[int, int], list[CallSite | None]] = {}
-    for _, _, site, signed, call in allocations[:last]:
-        size = abs(signed or 0)
-        lines, own = live.setdefault(size, Counter()), of_call.setdefault((call, size), [])
-        if signed and signed > 0:
-            lines[site] += 1
-            own.append(site)
-            continue
-        freed = own.pop() if call and own else None
-        if not freed:
-            if len(lines) > 1:
-                lines = live[size] = Counter({None: lines.total()})
-            freed = next(iter(lines), None)
-        lines[freed if freed in lines else None] -= 1
-        live[size] = +lines
-    found = [
-        FactSite("", 0, site, size)
-        for size, lines in live.items()
-        for site, number in lines.items()
-        for _ in range(number)
-    ]
-    known = sum(each.size or 0 for each in found if each.site)
-    return found if known >= _MOST_KNOWN * sum(each.size or 0 for each in found) else ()
-
-
-# Of less memory with a known line the lines of all allocations are shown instead.
-_MOST_KNOWN = 0.8

@@ -161,7 +161,7 @@ class SavedProfile:
 
         from .assembly import Part, built, told_apart
         from .columns import ABSENT, Columns
-        from .op_profile import MemoryUse
+        from .memory import MemoryUse
 
         def column(values: Iterable[float | None]) -> np.typing.NDArray[np.int64]:
             return np.array([ABSENT if value is None else round(value) for value in values], np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..ops.names import canonical_ops
-from ..profile.op_profile import IN_USE
+from ..profile.memory import IN_USE
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import amount, amount_of

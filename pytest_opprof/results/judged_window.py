@@ -10,8 +10,9 @@ from msgspec import structs
 
 from ..machine.ranks import on_ranks
 from ..profile.environment import Environment
+from ..profile.memory import IN_USE
 from ..profile.op_counts import Done
-from ..profile.op_profile import IN_USE, Remark
+from ..profile.op_profile import Remark
 from ..profile.range import Range
 from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import OUTSIDE, ProcessTimes

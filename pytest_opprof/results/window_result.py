@@ -14,8 +14,9 @@ from ..measure.function_times import FunctionTime
 from ..measure.traced import Where
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
+from ..profile.memory import IN_USE
 from ..profile.op_counts import Done, OpCounts
-from ..profile.op_profile import ALWAYS, IN_USE, OpProfile, OpStats, Remark
+from ..profile.op_profile import ALWAYS, OpProfile, OpStats, Remark
 from ..profile.range import Range
 from ..profile.site_calls import SiteCalls, SourceLine
 from ..profile.timings import ProcessTimes

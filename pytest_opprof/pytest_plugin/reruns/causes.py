@@ -21,8 +21,8 @@ from ...measure.traced import Where, joined
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
 from ...processes.request import request_of
-from ...profile.op_profile import IN_USE, OpProfile
-from ...profile.range import Range
+from ...profile.memory import IN_USE
+from ...profile.op_profile import OpProfile
 from ...profile.site_calls import site_calls
 from ...profile.timings import OUTSIDE
 from ...python_calls import causes
@@ -36,7 +36,7 @@ from ...units import plural
 from ...verdict.quantities import COARSE, CPU_TIME, FACTS, HOST_MEMORY, PEAKS, WITH_LINES
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
-from .counts import Looks, does_less, is_alike, lacks_sites, with_sites
+from .counts import Looks, does_less, is_about, is_alike, lacks_sites, with_sites
 
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
@@ -141,7 +141,13 @@ class Causes:
         known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
         # The lines are those of one process, where calls vary.
         totals = {op: Calls.total(kept.get(op, {}).values()) for op in window.asked if op in known}
-        stale = [op for op, each in totals.items() if not _fits(op, known[op], each)]
+        fits = {
+            op: is_about(op, known[op], each.bytes or 0)
+            if op in IN_USE
+            else known[op].least <= each.most <= known[op].most
+            for op, each in totals.items()
+        }
+        stale = [op for op, does_fit in fits.items() if not does_fit]
         located = {op for op in window.asked if window.numbers.sites.get(op)}
         # A backend may tell the lines of fewer allocations than it counts, which says nothing about the lines of ops.
         facts = {op for op in stale if op not in base.ops}
@@ -307,13 +313,6 @@ class Causes:
         if isinstance(kept, str):
             return window.with_remark(f"the Python functions that grew are unknown: {kept}")
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
-
-
-def _fits(name: str, known: Range, lines: Calls) -> bool:
-    """Return True if the total of stored *lines* is the *known* number of an op or a fact; of memory, about that."""
-    if name in IN_USE and (gate := FACTS[name].gate):
-        return not gate.direction(known, Range(lines.bytes or 0))
-    return known.least <= lines.most <= known.most
 
 
 def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> JudgedWindow:

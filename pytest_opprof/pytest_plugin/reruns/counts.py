@@ -17,10 +17,10 @@ from ...measure.plan import Settings
 from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ...processes.this_run import say
 from ...profile.environment import Environment
+from ...profile.memory import IN_USE
 from ...profile.op_counts import GONE, Done, OpCounts, counts_of
-from ...profile.op_profile import IN_USE, OpProfile, Remark
+from ...profile.op_profile import OpProfile, Remark
 from ...profile.range import Range
-from ...profile.site_calls import SiteCalls
 from ...profile.timings import works_on_host
 from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
@@ -392,18 +392,22 @@ def _with_remarks(window: JudgedWindow, looks: Iterable[Answer]) -> JudgedWindow
     return replace(window, numbers=structs.replace(window.numbers, remarks=tuple(said)))
 
 
-def _are_of(window: JudgedWindow, name: str, sites: Sequence[SiteCalls]) -> bool:
-    """Return True if the lines of memory in use have about its bytes in a window."""
-    gate, known = FACTS[name].gate, window.numbers.facts.get(name)
-    total = Range(sum(each.bytes or 0 for each in sites))
-    return gate is not None and bool(known) and not gate.direction(Range(max(known or (0,))), total)
+def is_about(name: str, known: Range, nbytes: int) -> bool:
+    """Return True if the memory in use of lines, *nbytes*, is about that of their window: *known*."""
+    gate = FACTS[name].gate
+    return gate is not None and not gate.direction(known, Range(nbytes))
 
 
 def with_sites(window: JudgedWindow, look: Answer, why: str = "") -> JudgedWindow:
     """Return a window with the lines that a further *look* found; *why* there may be none."""
     window, found = _with_remarks(window, [look]), look.sites.get(window.name)
     # A later run may begin with other memory, and has other lines then.
-    found = {op: sites for op, sites in (found or {}).items() if op not in IN_USE or _are_of(window, op, sites)}
+    facts = window.numbers.facts
+    found = {
+        op: sites
+        for op, sites in (found or {}).items()
+        if op not in IN_USE or is_about(op, Range(max(facts.get(op, (0,)))), sum(each.bytes or 0 for each in sites))
+    }
     if not found:
         return replace(window, sites_lost=why) if why else window
     return replace(window, numbers=structs.replace(window.numbers, sites=found))

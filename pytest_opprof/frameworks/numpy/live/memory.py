@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ....profile.op_profile import MemoryUse
+from ....profile.memory import MemoryUse
 from . import layout
 from .machine import Machine, Pointers
 

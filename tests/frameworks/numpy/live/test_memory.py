@@ -12,7 +12,7 @@ from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.numpy.live import hook
 from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
 from pytest_opprof.profile.assembly import assemble
-from pytest_opprof.profile.op_profile import MemoryUse
+from pytest_opprof.profile.memory import MemoryUse
 
 KIB = np.zeros(128)
 

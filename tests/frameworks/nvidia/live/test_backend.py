@@ -37,7 +37,8 @@ from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats, places
-from pytest_opprof.profile.op_profile import MemoryUse, OpProfile, Remark
+from pytest_opprof.profile.memory import MemoryUse
+from pytest_opprof.profile.op_profile import OpProfile, Remark
 from pytest_opprof.profile.timings import ProcessTimes, run_of
 from pytest_opprof.timeline.window import timeline_of
 
