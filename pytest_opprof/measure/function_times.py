@@ -16,8 +16,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..sites.chains import Frame
-from ..sites.code import Kind, kinds
+from ..sites.chains import Frame, qualified_name
 from ..sites.shown import Shown
 from ..units import format_ns
 from .traced import Where
@@ -67,15 +66,13 @@ def function_times(call: Callable[[], object], shown: Shown) -> list[FunctionTim
     return [
         FunctionTime(
             shown.site([Frame(code.co_filename, code.co_name, code.co_firstlineno)]).file,
-            getattr(code, "co_qualname", code.co_name),
+            qualified_name(code),
             code.co_firstlineno,
             max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno),
             round(each.inlinetime * 1e9 / runs),
         )
         for each in profile.getstats()
-        if isinstance(code := each.code, CodeType)
-        and kinds[code.co_filename] is Kind.TRACED
-        and shown.is_shown(code.co_filename)
+        if isinstance(code := each.code, CodeType) and shown.is_own(code.co_filename)
     ]
 
 
@@ -84,12 +81,10 @@ def longer(before: Sequence[FunctionTime], now: Sequence[FunctionTime], then: st
 
     None if there is none. *then* names the base.
     """
-    was = Counter[tuple[str, str]]()
-    for each in before:
-        was[each.file, each.function] += each.ns
-    took = Counter[tuple[str, str]]()
-    for each in now:
-        took[each.file, each.function] += each.ns
+    was, took = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for side, times in ((was, before), (took, now)):
+        for each in times:
+            side[each.file, each.function] += each.ns
     in_all = took.total() - was.total()
     first = max(took, key=lambda name: took[name] - was[name], default=None)
     if first is None or not before or took[first] - was[first] < _MOST * in_all or in_all <= 0:

@@ -75,7 +75,7 @@ class Sampler:
             chain: list[Frame] = []
             codes: list[int] = []
             while frame is not None:
-                if _is_own(frame.f_code.co_filename, self._shown):
+                if self._shown.is_own(frame.f_code.co_filename):
                     chain.append(_line(frame))
                     codes.append(id(frame.f_code))
                 elif not chain and inside is None and kinds[frame.f_code.co_filename] is Kind.TRACED:
@@ -172,13 +172,9 @@ def timed_lines(
         return {}
     found = Counter[Frame]()
     for node, ns in times.items():
-        if line := next((each for each in chains.frames(node) if _is_own(each.file, shown)), None):
+        if line := next((each for each in chains.frames(node) if shown.is_own(each.file)), None):
             found[line._replace(function=line.function.rpartition(".")[2])] += ns
     return found
-
-
-def _is_own(file: str, shown: Shown) -> bool:
-    return kinds[file] is Kind.TRACED and shown.is_shown(file)
 
 
 def _line(frame: FrameType) -> Frame:

@@ -23,6 +23,7 @@ from types import (
 )
 from typing import Any
 
+from ..sites.chains import qualified_name
 from ..sites.code import HERE, Kind, first_part, in_package, kinds
 from .names import CACHED, PYTHON
 
@@ -45,7 +46,7 @@ def is_left_out(file: str) -> bool:
 
 def name_of_code(code: CodeType, module: str) -> str:
     """Return the name of a Python function: its module and qualified name. Python 3.10 has no classes in it."""
-    name = getattr(code, "co_qualname", code.co_name)
+    name = qualified_name(code)
     if code.co_filename.startswith("<"):
         name = _COUNTER.sub("_N", name)
     return _ADDRESS.sub("0x", f"{module}.{name}")

@@ -15,7 +15,7 @@ from ..sites.match import Grown
 from ..sites.places import Amount, Calls
 from ..units import plural
 from ..verdict.compare import Row
-from ..verdict.quantities import FACTS
+from ..verdict.quantities import FACTS, called
 from ..verdict.verdicts import Verdict
 from .colours import TextLine
 from .tables import PLAIN
@@ -188,7 +188,7 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
         for line in op.culprits:
             here = op.by_line[line]
             calls = op.more(op.grown[line]) if line in op.grown else op.amount(here)
-            by_line[line].append(f"{_called(op.name)} {calls}")
+            by_line[line].append(f"{called(op.name)} {calls}")
             numbers = min([each.line for each in reversed(site.lines)] for site in here)
             order[line] = min(order.get(line, numbers), numbers)
             if not op.grown and op.name not in IN_USE:  # the base's lines are unknown
@@ -205,11 +205,7 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
 
 def _title(ops: Sequence[_Op], calls: str) -> TextLine:
     """Return the title of the lines of *ops* that have the same lines, and the same *calls* each."""
-    *others, last = [_called(op.name) for op in ops]
+    *others, last = [called(op.name) for op in ops]
     verb = "come" if others or ops[0].is_plural else "comes"
     each, said = ("each ", f"{', '.join(others)} and {last}") if others else ("", last)
     return TextLine(f"where {said} {verb} from ({each}{calls}):", "title")
-
-
-def _called(op: str) -> str:
-    return FACTS[op].called if op in FACTS else op

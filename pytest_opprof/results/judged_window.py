@@ -273,14 +273,10 @@ class JudgedWindow:
         more = [row for row in self.worse if row.verdict.does_more]
         ops = {row.op for row in more if row.is_op}
         asked = [*limits, *(row.op for row in more)]
-        asked = [name if name in ops else self._lines_of(name) for name in asked if not name.startswith(PREFIX)]
+        lines_of = self.numbers.lines_of
+        asked = [name if name in ops else lines_of(name) for name in asked if not name.startswith(PREFIX)]
         told = (*ops, *WITH_LINES)
         return [name for name in dict.fromkeys(asked) if name in told or name not in (*WINDOW_KEYS, *FACTS)]
-
-    def _lines_of(self, name: str) -> str:
-        """Return the quantity whose lines explain another; all allocations where those in use are unknown."""
-        found = with_lines(name)
-        return "allocations" if found in IN_USE and self.numbers.sites and found not in self.numbers.sites else found
 
     @property
     def remarks(self) -> list[str]:
@@ -374,8 +370,9 @@ class JudgedWindow:
         if joint is None or sum(joint[1].values()) < _MOST_CALLS * sum(in_all[op] for op in of_calls):
             joint = leading_to_all(of_calls) or joint
         found = found if joint is None else self._of_one_line(found, *joint, in_all)
+        lines_of = self.numbers.lines_of
         found = [
-            each if each.adds or each.line else _at(each, *lines.get(self._lines_of(each.op or each.rule), (None, "")))
+            each if each.adds or each.line else _at(each, *lines.get(lines_of(each.op or each.rule), (None, "")))
             for each in found
         ]
         numbers = {row.op: row.work.number for row in rows.values() if row.is_fact}

@@ -26,7 +26,7 @@ from ..units import format_bytes, format_flops, plural
 from ..verdict.changed import Changed, titles
 from ..verdict.coarse import Coarse
 from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Broken, Finding, LimitResult
-from ..verdict.quantities import FACTS, SUMS, as_a_whole, with_lines
+from ..verdict.quantities import FACTS, SUMS, as_a_whole, called, with_lines
 from ..verdict.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -155,6 +155,11 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         at = self.explained_at
         return {name: Where(text, at[name].location if name in at else "") for name, text in self.explained.items()}
 
+    def lines_of(self, name: str) -> str:
+        """Return the quantity whose lines explain another; all allocations where those in use are unknown."""
+        found = with_lines(name)
+        return "allocations" if found in IN_USE and self.sites and found not in self.sites else found
+
     def explained_by(self, said: Mapping[str, Where]) -> Self:
         """Return the numbers with more explanations."""
         explained = {name: each.text for name, each in said.items()}
@@ -243,8 +248,7 @@ class LinesOfCause(NamedTuple):
     @property
     def title(self) -> str:
         """The op or fact in words: ``Cast``, ``allocations``, ``Item and 7 more ops``."""
-        first = FACTS[self.ops[0]].called if self.ops[0] in FACTS else self.ops[0]
-        return first + (f" and {plural(len(self.ops) - 1, 'more op')}" if self.ops[1:] else "")
+        return called(self.ops[0]) + (f" and {plural(len(self.ops) - 1, 'more op')}" if self.ops[1:] else "")
 
     @property
     def question(self) -> str:
@@ -377,8 +381,7 @@ class WindowResult(WindowNumbers, frozen=True, kw_only=True, forbid_unknown_fiel
         found: list[LinesOfCause] = []
         for each in self.findings:
             name = each.op or each.rule
-            names = (name, with_lines(name), "allocations" if with_lines(name) in IN_USE else name)
-            ops = () if each.adds else each.ops or (next((of for of in names if of in self.sites), names[1]),)
+            ops = () if each.adds else each.ops or (name if name in self.sites else self.lines_of(name),)
             more: dict[SourceLine, list[tuple[str, GrownLine]]] = defaultdict(list)
             for op in ops:
                 for line in self.grown.get(op, ()):

@@ -14,6 +14,11 @@ Nodes = Sequence[tuple[int, str, str, int]]
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>"))
 
 
+def qualified_name(code: CodeType) -> str:
+    """Return the qualified name of a function; on Python 3.10 the name alone."""
+    return getattr(code, "co_qualname", code.co_name)
+
+
 def line_number(frame: FrameType) -> int:
     """Return the line that runs in *frame*; of code without a line, the one before it.
 
@@ -82,7 +87,7 @@ class Chains:
         return tuple(self._nodes)
 
     def _number(self, parent: int, code: CodeType, line: int) -> int:
-        file, function = code.co_filename, getattr(code, "co_qualname", code.co_name)
+        file, function = code.co_filename, qualified_name(code)
         if not file.startswith("<"):
             file = os.path.abspath(file)
         around, callers_file, caller, _ = self._nodes[parent]

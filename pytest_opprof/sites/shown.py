@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..errors import UsageError
 from .chains import Frame
-from .code import first_part, in_package, is_test_tool
+from .code import Kind, first_part, in_package, is_test_tool, kinds
 from .places import passes_on
 
 # The most lines of a statement that are read to see whether it passes all arguments on.
@@ -70,6 +70,10 @@ class Shown:
     def is_shown(self, file: str) -> bool:
         """Return True if lines of a file, by `CodeType.co_filename`, are chosen."""
         return not file.startswith("<") and self._file(file).is_shown
+
+    def is_own(self, file: str) -> bool:
+        """Return True if a file is the program's: its lines are followed, and chosen."""
+        return kinds[file] is Kind.TRACED and self.is_shown(file)
 
     def shows(self, package: str) -> bool:
         """Return True if the user asked for lines of a whole package, by its name."""

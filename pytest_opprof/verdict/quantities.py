@@ -340,6 +340,11 @@ def with_lines(name: str) -> str:
     return (FACTS[name].lines_of if name in FACTS else "") or name
 
 
+def called(op: str) -> str:
+    """Return an op's name in a sentence, or that of a fact of the window."""
+    return FACTS[op].called if op in FACTS else op
+
+
 def named(op: str) -> str:
     """Return an op's name in a table; a quantity of the window stands in parentheses."""
     if op in COARSE:

@@ -199,11 +199,9 @@ class Found:
         """
         for group in groups:
             tests = [test.nodeid for test in group]
-            there, here = (side.reports.get(tests[0], []) for side in pair)
-            base = {window.name: window for window in _measured(there)}
-            explained = {
-                each.name: self._explained_there(tests[0], each, base.get(each.name)) for each in _measured(here)
-            }
+            there, here = (_measured(side.reports.get(tests[0], [])) for side in pair)
+            base = {window.name: window for window in there}
+            explained = {each.name: self._explained_there(tests[0], each, base.get(each.name)) for each in here}
             self._sites |= dict.fromkeys(tests, (_sites(there), _sites(here)))
             self._lines |= dict.fromkeys(tests, (_python(there), _python(here)))
             self._explained |= dict.fromkeys(tests, explained)
@@ -222,7 +220,7 @@ class Found:
             # Lines of other functions took as long before.
             said |= {name: where for name in OF_TIME if name not in said or not function.has(said[name].line)}
         before, now = base.python if base else None, window.python
-        first = _python(self.first[1].reports.get(test, []))
+        first = _python(_measured(self.first[1].reports.get(test, [])))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
             return said
         if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):
@@ -408,7 +406,7 @@ class Found:
     def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
         """Return a window with the Python functions of both sides, and their callers."""
         now, name = window.numbers.python, window.name
-        base = _python(self.first[0].reports.get(test, [])).get(name)
+        base = _python(self._there(test, name)).get(name)
         if now is None and base is not None and not base.uncounted:
             why = f"only {self._revision} counted them; --opprof-python counts on both sides"
             return window.with_remark(f"calls of Python functions not compared: {why}")
@@ -548,12 +546,12 @@ def _windows(reports: Sequence[dict[str, Any]]) -> Windows:
     return {window.name: entry_of(window) for window in _measured(reports)}
 
 
-def _sites(reports: Sequence[dict[str, Any]]) -> _Sites:
-    return {window.name: window.sites for window in _measured(reports)}
+def _sites(windows: Sequence[WindowResult]) -> _Sites:
+    return {window.name: window.sites for window in windows}
 
 
-def _python(reports: Sequence[dict[str, Any]]) -> dict[str, PythonCalls]:
-    return {window.name: window.python for window in _measured(reports) if window.python is not None}
+def _python(windows: Sequence[WindowResult]) -> dict[str, PythonCalls]:
+    return {window.name: window.python for window in windows if window.python is not None}
 
 
 def _measured(reports: Sequence[dict[str, Any]]) -> list[WindowResult]:

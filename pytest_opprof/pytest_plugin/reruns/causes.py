@@ -33,7 +33,7 @@ from ...sites.changed import Changes
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, CPU_TIME, FACTS, HOST_MEMORY, PEAKS, WITH_LINES
+from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAKS, WITH_LINES, called
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .counts import Looks, does_less, is_about, is_alike, lacks_sites, with_sites
@@ -154,10 +154,11 @@ class Causes:
         if len(facts) == len(stale) and not (located and located <= facts):
             return replace(window, base_sites=kept, uncompared=facts)
         op = min(stale, key=lambda op: (op in facts, op not in located))
-        name = FACTS[op].called if op in FACTS else op
-        why = f"the stored source lines belong to other calls of {name}; pytest --opprof-update records them again"
+        why = (
+            f"the stored source lines belong to other calls of {called(op)}; pytest --opprof-update records them again"
+        )
         if not kept.get(op):
-            why = f"no source lines of {name} are stored; pytest --opprof-update records them"
+            why = f"no source lines of {called(op)} are stored; pytest --opprof-update records them"
         return replace(window, base_sites_lost=why)
 
     def explained(
@@ -299,10 +300,10 @@ class Causes:
         if python is None or python.uncounted:
             python = PythonCalls()
         kept = self._store.functions(window.environment, *test.where, window.name)
-        called = causes.most_called(python) if isinstance(kept, str) else causes.that_grew(kept.calls, python)
+        found = causes.most_called(python) if isinstance(kept, str) else causes.that_grew(kept.calls, python)
         said = [*lines] if window.name == BODY else []
         # Where its calls fail, too, their cause stands there.
-        said += in_words(called) if not said or not window.wanted_functions else []
+        said += in_words(found) if not said or not window.wanted_functions else []
         said += [Where(plural(python.collections, "full garbage collection"))] if python.collections > 1 else []
         return _explained(window, OF_TIME, said)
 

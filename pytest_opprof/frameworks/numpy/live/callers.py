@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
-from ....sites.chains import UNKNOWN, Chains, line_number
+from ....sites.chains import UNKNOWN, Chains, line_number, qualified_name
 from ....sites.code import HERE, Kind, kinds
 from .function_names import FUNCTIONS_OF_VIEWS, QUERIES, SCIPY_QUERIES
 from .function_names import SCIPY as SCIPY_MODULES
@@ -352,7 +352,7 @@ def _name(code: CodeType, module: str) -> str:
         if part.startswith("_"):
             break
         public.append(part)
-    qualified = getattr(code, "co_qualname", code.co_name)
+    qualified = qualified_name(code)
     home = ".".join(public)
     if code is NpzFile.__getitem__.__code__:
         return "numpy.load"

@@ -64,12 +64,11 @@ def _read_thread(
     events: Iterable[Any], log: EventLog, is_left_out: Callable[[str], bool], marks_us: list[float]
 ) -> None:
     allocating = Allocating() if log.chains is not None else None
-    depth, left_out = 0, 0  # the second is the depth of the outermost call that is left out; 0 for none
+    left_out = 0  # the depth of the outermost call that is left out; 0 for none
     calls, called = [0], 0  # of each call that runs the number of the op around it, 0 for none; and the last number
     for event in events:
         kind = event.kind()
         if kind == "push":
-            depth += 1
             called += 1
             name = event.name()
             # An op frees what it allocated; autograd's nodes also free what the forward op saved.
@@ -78,13 +77,12 @@ def _read_thread(
             if name == MARK:
                 marks_us.append(event.start_us())
             elif not left_out and is_left_out(name):
-                left_out = depth
+                left_out = len(calls)
             if allocating is not None:
                 allocating.enter(name, event)
         elif kind == "pop":
-            if left_out == depth:
+            if left_out == len(calls):
                 left_out = 0
-            depth -= 1
             if len(calls) > 1:
                 calls.pop()
             if allocating is not None:
