@@ -96,6 +96,12 @@ class Row(Changed):
         return f"{format_ns(self.base_ns or 0)} -> {format_ns(self.now_ns or 0)}{change}"
 
     @property
+    def flops_of_more_calls(self) -> float:
+        """The FLOPs of the calls more than in the base; 0 if they are unknown."""
+        now = self.now
+        return now.flops.most * self.more_calls / now.calls.most if now and now.flops and now.calls.most else 0
+
+    @property
     def work_factor(self) -> float:
         """The growth of FLOPs or bytes, whichever grew more, as a factor; 1 if neither is known."""
         base, now = self.base, self.now
@@ -318,7 +324,9 @@ def compare(
     verdict = timing.verdict if unjudged else timing.total
     total = Row(TOTAL, None, None, base_ns, now_ns, verdict, change=change)
     canonical = frozenset(names.canonical_ops())
-    rows.sort(key=lambda row: _damage(row, canonical, is_timed=not unjudged))
+    flops = sum(row.now.flops.most for row in rows if row.now and row.now.flops)
+    most_flops = max(flops / 2, _HEAVY_FLOPS)
+    rows.sort(key=lambda row: _damage(row, canonical, most_flops, is_timed=not unjudged))
     first = next((number for number, row in enumerate(rows) if row.verdict.is_of_more_calls), None)
     python = next((row for row in rows if row.op == PYTHON_CALLS and row.verdict.does_more), None)
     if first is not None and python is not None:
@@ -451,6 +459,8 @@ def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Se
 # This many extra calls of Python functions for each of an op are no consequence of ops, and come first: a loop over 300
 # rows of pandas beside one more `numpy.asarray`. A module of PyTorch makes up to 50 for an op.
 _FAR_MORE = 100
+# An op with fewer FLOPs takes no longer than a few calls of small ones.
+_HEAVY_FLOPS = 10**6
 # Work that grew by half as much as the time may take it.
 _EXPLAINS = 2
 _UNKNOWN = Times(0, {})
@@ -472,12 +482,13 @@ def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
 
 
 def _damage(
-    row: Row, canonical: Collection[str], *, is_timed: bool
-) -> tuple[bool, bool, bool, bool, int, float, bool, int, str]:
+    row: Row, canonical: Collection[str], most_flops: float, *, is_timed: bool
+) -> tuple[bool, bool, bool, bool, bool, int, float, bool, int, str]:
     """Return the sort key of a row: causes first, in an order independent of measured times for counts.
 
-    The order: compilations, which take longer than ops; more calls, the largest increase first, then a new op before
-    one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical name comes later,
+    The order: compilations, which take longer than ops; the op whose extra calls take more than *most_flops*: one
+    product of matrices outweighs five calls of Range, Equal and Where (lineax); more calls, the largest increase first,
+    then a new op before one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical name comes later,
     since it is often a part of one that has it. Calls of Python functions come before those of ops if far more are new.
     Times order only slower rows and rows without a regression; rows of a run whose times were not judged have the order
     of their bytes, else calls, which are the same in each run.
@@ -498,6 +509,7 @@ def _damage(
         not verdict.is_regression,
         not verdict.is_improvement,
         row.op not in COMPILATIONS,
+        not (verdict.is_of_more_calls and row.flops_of_more_calls > most_flops),
         is_raw,
         kind,
         more,

@@ -253,6 +253,22 @@ def test_more_work_comes_after_more_calls_by_its_factor() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("flops", "order"), [(4_000_000, ["MatMul", "Range", "Add"]), (3_000_000, ["Range", "MatMul", "Add"])]
+)
+def test_more_calls_with_most_flops_of_the_window_come_first(flops: int, order: list[str]) -> None:
+    base = {"Add": OpCounts(Range(1), flops=Range(3_500_000)), "Range": OpCounts(Range(5))}
+    now = base | {"Range": OpCounts(Range(7)), "MatMul": OpCounts(Range(1), flops=Range(flops))}
+    assert [row.op for row in compare((base, {}), (now, {}), unjudged("in parallel", []), LIMITS).rows] == order
+
+
+def test_few_flops_come_before_no_calls_whatever_their_share() -> None:
+    base = {"Add": OpCounts(Range(1), flops=Range(100)), "Cast": OpCounts(Range(1))}
+    now = {"Add": OpCounts(Range(3), flops=Range(300)), "Cast": OpCounts(Range(201))}
+    rows = compare((base, {}), (now, {}), unjudged("in parallel", []), LIMITS).rows
+    assert [row.op for row in rows] == ["Cast", "Add"]
+
+
 def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:
     row = diff({"Cast": (10, 100)}, {"Cast": (12, 150)}).rows[0]
     assert (row.change_ns, row.from_calls_ns) == (50_000, 20_000)
