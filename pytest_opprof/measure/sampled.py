@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import perf_counter_ns
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import final
 
 from ..sites.chains import UNKNOWN, Chains, Frame, line_number
@@ -25,6 +25,9 @@ _LINES = 2
 # A line that calls code with this share of the time is reported if no line takes as much itself: 84 % of a parser's
 # time was in a copy that one line makes, and each line of the copy took less than 40 %.
 _MOST = 0.5
+# The most lines and functions to which a program comes in a run line by line: 3 s. The tracer's own limit is a loop of
+# 30 ms: it hid markdown-it's joined fragments.
+_MOST_MARKS = 3_000_000
 # Python hands its lock over after this time; by default after 5 ms. A program that gives it up by itself before, to
 # write or to poll, was sampled at these lines only: at 0.5 ms, 64 % of a parser's time was said to be in its writes.
 _SWITCH_S = 0.000_01
@@ -103,20 +106,24 @@ class Sampler:
             self._below[each] += ns
             self._depth[each] += ns * depth
 
-    def correct(self, times: Mapping[Frame, int]) -> None:
+    @property
+    def functions(self) -> set[tuple[str, str]]:
+        """The file and name of each function whose lines `correct` may compare."""
+        return {line[:2] for line, _ in self._at.most_common(_LINES) if line is not None}
+
+    def correct(self, times: Mapping[Frame, int], runs: int = 1) -> None:
         """Move samples of a line to the one of its function that took their time by *times*, of a run line by line.
 
         Code that holds the interpreter's lock is seen where the lock is released: `bytes +=` or `in list` at the next
-        call or turn of a loop, which may be a line below. Shares are compared, since a first run may take longer.
+        call or turn of a loop, which may be a line below. Samples are of so many *runs*.
         """
-        total, in_all = sum(self._at.values()), sum(times.values())
         for line, ns in self._at.most_common(_LINES):
             if line is None:
                 continue
             beside = {each: times[each] for each in times if each[:2] == line[:2]}
             most = max(beside, key=beside.__getitem__, default=line)
             took = beside.get(most, 0)
-            if beside.get(line, 0) < _MOST * took and took * total >= _MOST * ns * in_all > 0:
+            if beside.get(line, 0) < _MOST * took and took * runs >= _MOST * ns:
                 for samples in (self._at, self._below, self._depth):
                     samples[most] += samples.pop(line, 0)
                 self._inside.pop(line, None)
@@ -145,23 +152,32 @@ class Sampler:
 
 
 def timed_lines(
-    call: Callable[[], object], shown: Shown, clock_ns: Callable[[], int] = perf_counter_ns
+    call: Callable[[], object],
+    shown: Shown,
+    functions: Collection[tuple[str, str]],
+    clock_ns: Callable[[], int] = perf_counter_ns,
+    most: int = _MOST_MARKS,
 ) -> Mapping[Frame, int]:
-    """Run a body as a *call*, line by line, and return the time at each of the program's lines, in ns.
+    """Run a body as a *call*, line by line in these *functions* (file, name), and return the time at each line, in ns.
 
-    It includes that of packages that a line calls. Empty if lines cannot be traced, or are too many.
+    That of any other function is at its first line; that of packages is at the line that calls them. Empty if lines
+    cannot be traced, or if the program comes to more than *most* lines.
     """
     if Tracer.unavailable():
         return {}
-    chains, times = Chains(), Counter[int]()
+    chains, times, visits = Chains(), Counter[int](), Counter[int]()
     at, began_ns = UNKNOWN, 0
 
     def moved(node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
         nonlocal at, began_ns
         times[at] += clock_ns() - began_ns
+        visits[at] += 1
         at, began_ns = node, clock_ns()
 
-    tracer = Tracer(chains, moved)
+    def is_asked(code: CodeType) -> bool:  # pragma: no cover  # called by trace functions, too
+        return (code.co_filename, code.co_name) in functions
+
+    tracer = Tracer(chains, moved, is_asked, most)
     began_ns = clock_ns()
     tracer.start(sys._getframe())
     try:
@@ -170,10 +186,12 @@ def timed_lines(
         tracer.stop()
     if tracer.capped or tracer.replaced:
         return {}
+    # A visit of the cheapest line is taken for the tracer's own time: 0.3 to 1 us, ten times that of most lines.
+    of_tracer = min((times[node] / visits[node] for node in times if node != UNKNOWN), default=0)
     found = Counter[Frame]()
     for node, ns in times.items():
         if line := next((each for each in chains.frames(node) if shown.is_own(each.file)), None):
-            found[line._replace(function=line.function.rpartition(".")[2])] += ns
+            found[line._replace(function=line.function.rpartition(".")[2])] += round(ns - visits[node] * of_tracer)
     return found
 
 

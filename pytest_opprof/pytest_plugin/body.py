@@ -282,14 +282,14 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
         # The run measures nothing, so its windows are discarded.
         begin = monotonic()
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
-            for _ in range(_MOST_SAMPLED):
+            runs = 0
+            while runs < _MOST_SAMPLED and sampler.looks < _LOOKS and monotonic() - begin < _SAMPLED_S:
+                runs += 1
                 measurement.begin_round()
                 call.by_us()
-                if sampler.looks >= _LOOKS or monotonic() - begin > _SAMPLED_S:
-                    break
         if monotonic() - begin < _SAMPLED_S:
-            times = _of_more_runs(call, measurement, partial(timed_lines, call.by_us, measurement.shown))
-            sampler.correct(times or {})
+            run = partial(timed_lines, call.by_us, measurement.shown, sampler.functions)
+            sampler.correct(_of_more_runs(call, measurement, run) or {}, runs)
     except pytest.exit.Exception:
         raise
     except _FAILURES:

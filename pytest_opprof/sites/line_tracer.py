@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 
 from ..errors import BackendError
 from .chains import UNKNOWN, Chains
 
-# The most calls of a tracer's `on_site`: 0.2 s with marks. Pure Python takes 20 to 45 times as long while it is traced.
+# The most calls of a tracer's `on_site`: 0.2 s with marks. Pure Python takes 20 to 45 times as long while it
+# is traced.
 MOST_MARKS = 200_000
 
 
@@ -23,22 +24,31 @@ class LineTracer(ABC):
     _running: LineTracer | None = None
     """The tracer that runs in this process."""
 
-    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
-        """*on_site* is called with a node of *chains* whenever the program comes to another one.
+    def __init__(
+        self,
+        chains: Chains,
+        on_site: Callable[[int], None],
+        follows: Callable[[CodeType], bool] | None = None,
+        most_marks: int = MOST_MARKS,
+    ) -> None:
+        """*on_site* is called with a node of *chains* whenever the program comes to another one, *most_marks* times.
 
-        That is at each line that differs from the one before, and when a function returns into its caller's line.
+        That is at each line that differs from the one before, and when a function returns into its caller's line. In
+        code that the tracer does not *follow* the program stays at the line where that began or went on; None: it
+        follows all.
         """
         self.now = UNKNOWN
         """The node at which the program is."""
         self.capped = False
-        """Whether there were more than `MOST_MARKS`: later lines are unknown, as `on_site` was told, too."""
+        """Whether there were more marks than allowed: later lines are unknown, as `on_site` was told, too."""
         self.replaced = False
         """Whether the program, or an exception in *on_site*, ended the tracing before `stop`: nodes may be wrong."""
         self.chains = chains
         self._importing: object = None
         """The outermost installed module that is being imported: meanwhile the program stays at the import."""
         self._on_site = on_site
-        self._marks = 0
+        self._follows = follows
+        self._marks, self._most_marks = 0, most_marks
 
     def start(self, frame: FrameType) -> None:
         """Begin in *frame*, which opened the window, and in the frames around it, to which the program may return.
@@ -111,7 +121,7 @@ class LineTracer(ABC):
     def _moved(self, node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
         """The program has come to *node*, which is not `now`."""
         self._marks += 1
-        if self._marks <= MOST_MARKS:
+        if self._marks <= self._most_marks:
             self.now = node
             self._on_site(node)
         elif not self.capped:

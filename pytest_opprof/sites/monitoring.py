@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 
 from .chains import UNKNOWN, Chains, line_number
 from .code import Kind, is_import, kinds
-from .line_tracer import LineTracer
+from .line_tracer import MOST_MARKS, LineTracer
 from .stack import here, running
 
 assert sys.version_info >= (3, 12)  # tells type checkers, too
@@ -22,7 +22,7 @@ _events = sys.monitoring.events
 _DISABLE = sys.monitoring.DISABLE
 # The last two can only be requested for all code; the others are, once, to decide whether code is traced.
 _EVERYWHERE = _events.PY_START | _events.PY_RESUME | _events.PY_THROW | _events.PY_UNWIND
-_IN_TRACED_CODE = _events.LINE | _events.PY_RETURN | _events.PY_YIELD
+_ENDS = _events.PY_RETURN | _events.PY_YIELD
 
 
 class _Call:
@@ -41,8 +41,14 @@ class _Call:
 class MonitoringTracer(LineTracer):
     """Follows calls and returns on a stack; reads frames if the stack cannot be right."""
 
-    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
-        super().__init__(chains, on_site)
+    def __init__(
+        self,
+        chains: Chains,
+        on_site: Callable[[int], None],
+        follows: Callable[[CodeType], bool] | None = None,
+        most_marks: int = MOST_MARKS,
+    ) -> None:
+        super().__init__(chains, on_site, follows, most_marks)
         self._id = 0
         self._thread = 0
         self._until: CodeType | None = None
@@ -110,7 +116,8 @@ class MonitoringTracer(LineTracer):
             call = self._calls[key] = _Call(parent, back, code)
             if id(code) not in self._watched:
                 self._watched[id(code)] = code
-                _monitoring.set_local_events(self._id, code, _IN_TRACED_CODE)
+                lines = _events.LINE if self._follows is None or self._follows(code) else 0
+                _monitoring.set_local_events(self._id, code, _ENDS | lines)
         self._stack.append(call)
 
     def _start(self, code: CodeType, offset: int) -> object:
@@ -122,6 +129,8 @@ class MonitoringTracer(LineTracer):
             return _DISABLE
         if get_ident() == self._thread and self._importing is None:
             self._enter(code, self.now, self.now)
+            if self._follows is not None and not self._follows(code):
+                self._moved(self.chains.node(self.now, code, code.co_firstlineno))
         return None
 
     def _resume(self, code: CodeType, offset: int) -> object:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .chains import UNKNOWN, Chains, line_number
 from .code import Kind, is_import, kinds
-from .line_tracer import LineTracer
+from .line_tracer import MOST_MARKS, LineTracer
 from .stack import here, running
 
 Trace = Callable[[FrameType, str, Any], Any]
@@ -26,8 +26,14 @@ class SettraceTracer(LineTracer):
     from``, they resume unnoticed; the rest of that line, and of the line with the throw(), may be assigned to another.
     """
 
-    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
-        super().__init__(chains, on_site)
+    def __init__(
+        self,
+        chains: Chains,
+        on_site: Callable[[int], None],
+        follows: Callable[[CodeType], bool] | None = None,
+        most_marks: int = MOST_MARKS,
+    ) -> None:
+        super().__init__(chains, on_site, follows, most_marks)
         self._locals: dict[tuple[int, int], Trace] = {}
         """By parent and the id of the code, which they keep."""
         self._before: Any = None
@@ -93,6 +99,10 @@ class SettraceTracer(LineTracer):
             node = self.chains.node(parent, code, line_number(frame))
             if node != self.now:
                 self._moved(node)
+        elif self._follows is not None and not self._follows(code):
+            self._moved(self.chains.node(parent, code, code.co_firstlineno))
+        if self._follows is not None:
+            frame.f_trace_lines = self._follows(code)
         return local
 
     def _imported(self, frame: FrameType, event: str, argument: Any) -> Trace:  # pragma: no cover  # see _moved

@@ -488,10 +488,10 @@ def _damage(
 
     The order: compilations, which take longer than ops; the op whose extra calls take more than *most_flops*: one
     product of matrices outweighs five calls of Range, Equal and Where (lineax); more calls, the largest increase first,
-    then a new op before one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical name comes later,
-    since it is often a part of one that has it. Calls of Python functions come before those of ops if far more are new.
-    Times order only slower rows and rows without a regression; rows of a run whose times were not judged have the order
-    of their bytes, else calls, which are the same in each run.
+    then a new op before one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical
+    name comes later, since it is often a part of one that has it. Calls of Python functions come before those of ops if
+    far more are new. Times order only slower rows and rows without a regression; rows of a run whose times were not
+    judged have the order of their bytes, else calls, which are the same in each run.
     """
     verdict = row.verdict
     # A new op has more calls, too.

@@ -13,7 +13,6 @@ import pytest
 
 from pytest_opprof.measure.sampled import Sampler, timed_lines
 from pytest_opprof.sites.chains import Frame
-from pytest_opprof.sites.line_tracer import MOST_MARKS
 from pytest_opprof.sites.shown import Shown
 from pytest_opprof.sites.tracer import Tracer
 
@@ -48,27 +47,50 @@ def test_a_line_that_holds_pythons_lock_gets_the_time_that_was_seen_at_the_next_
     for times in ({}, {seen: ns, before: ns}, {before: ns // 5, other: ns}, {other: ns, seen: ns // 9}):
         sampler.correct(times)
         assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE}"
-    sampler.correct({before: ns, seen: ns // 9, other: ns // 2})
+    sampler.correct({before: ns // 4, seen: ns // 9, other: ns // 2})
+    assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE}"
+    sampler.correct({before: ns // 4, seen: ns // 9, other: ns // 2}, runs=2)
     assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE - 1}"
 
 
-def test_a_run_line_by_line_has_the_time_of_each_line_of_the_program() -> None:
-    ticks, begin = count(0, 10), timed.__code__.co_firstlineno
-    times = timed_lines(lambda: timed(9), Shown(HERE.parents[1]), lambda: next(ticks))
-    by_line = {each.line - begin: ns for each, ns in times.items() if each.function == "timed"}
-    assert by_line == {1: 10, 2: 100, 3: 90, 4: 10}
-    many = MOST_MARKS
-    assert timed_lines(lambda: timed(many), Shown(HERE.parents[1])) == {}
+class Clock:
+    """Takes 10 ns for each look at it, beside what the program says that it takes."""
+
+    ns = 0
+
+    def __call__(self) -> int:
+        self.ns += 10
+        return self.ns
+
+
+def works(clock: Clock, rounds: int) -> None:
+    for _ in range(rounds):
+        clock.ns += 100
+        helps(clock, 40)
+
+
+def helps(clock: Clock, ns: int) -> None:
+    clock.ns += ns // 2
+    clock.ns += ns // 2
+
+
+def test_a_run_line_by_line_has_the_time_of_each_line_of_a_function_and_of_others_at_their_first_one() -> None:
+    clock, shown, functions = Clock(), Shown(HERE.parents[1]), {(str(HERE), "works")}
+    times = timed_lines(lambda: works(clock, 3), shown, functions, clock)
+    begin = works.__code__.co_firstlineno
+    assert {(each.function, each.line): ns for each, ns in times.items() if ns} == {
+        ("works", begin + 2): 300,
+        ("helps", helps.__code__.co_firstlineno): 120,
+    }
+    assert {each.line - begin for each in times if each.function == "works"} == {1, 2, 3}
+
+
+def test_a_run_line_by_line_that_is_not_seen_to_its_end_has_no_times() -> None:
+    clock, shown, functions = Clock(), Shown(HERE.parents[1]), {(str(HERE), "works")}
+    assert timed_lines(lambda: works(clock, 3), shown, functions, clock, most=15) == {}
     with pytest.raises(ZeroDivisionError):
-        timed_lines(lambda: timed(1 // 0), Shown(HERE.parents[1]))
+        timed_lines(lambda: works(clock, 1 // 0), shown, functions)
     assert Tracer.unavailable() is None
-
-
-def timed(rounds: int) -> int:
-    total = 0
-    for each in range(rounds):
-        total += each
-    return total
 
 
 def test_time_outside_of_the_project_is_no_lines(tmp_path: Path) -> None:
@@ -130,17 +152,18 @@ def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes
     ]
 
 
-def searches_and_writes(sampler: Sampler, file: int) -> None:
+def searches_and_writes(file: int) -> None:
     pattern, text = re.compile("a+b"), "a" * 700
-    while sampler.looks < 100:
+    for _ in range(300):
         pattern.search(text)  # the work
         os.write(file, b"a")
 
 
 def test_the_time_is_not_at_the_lines_that_give_up_pythons_lock() -> None:
     """A parser searches for milliseconds and writes in microseconds, but only the writes release the lock."""
-    file = os.open(os.devnull, os.O_WRONLY)
-    with Sampler(Shown(HERE.parents[1])) as sampler:
-        searches_and_writes(sampler, file)
+    file, shown = os.open(os.devnull, os.O_WRONLY), Shown(HERE.parents[1])
+    with Sampler(shown) as sampler:
+        searches_and_writes(file)
+    sampler.correct(timed_lines(lambda: searches_and_writes(file), shown, sampler.functions))
     os.close(file)
     assert "`pattern.search(text)  # the work`" in next(sampler.lines()).text

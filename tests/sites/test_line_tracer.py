@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from pytest_opprof.errors import BackendError
-from pytest_opprof.sites import line_tracer
 from pytest_opprof.sites.chains import UNKNOWN, Chains
 from pytest_opprof.sites.tracer import Tracer, unavailable
 
@@ -200,11 +199,8 @@ def test_an_error_where_the_window_opens_leaves_nothing_behind() -> None:
     assert unavailable() is None
 
 
-def test_it_gives_up_where_there_are_too_many_lines(
-    tracer: Tracer, marks: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(line_tracer, "MOST_MARKS", 10)
-    before = sys.gettrace()
+def test_it_gives_up_where_there_are_too_many_lines(marks: list[int]) -> None:
+    tracer, before = Tracer(Chains(), marks.append, most_marks=10), sys.gettrace()
     tracer.start(sys._getframe())
     for _ in range(10):
         programs.deep(1)
@@ -216,6 +212,27 @@ def test_it_gives_up_where_there_are_too_many_lines(
     assert marks[-1] == UNKNOWN
     assert (tracer.capped, tracer.replaced) == (True, False)
     assert sys.gettrace() is before
+
+
+def test_in_code_that_it_does_not_follow_the_program_stays_where_that_began_or_went_on(marks: list[int]) -> None:
+    def other() -> Iterator[int]:
+        op()
+        op()
+        yield 0
+        op()
+
+    def followed() -> None:
+        op()
+        op(list(other()))
+
+    tracer = Tracer(Chains(), marks.append, lambda code: code is followed.__code__)
+    here = sys._getframe().f_lineno
+    tracer.start(sys._getframe())
+    followed()
+    tracer.stop()
+    begin = other.__code__.co_firstlineno
+    lines = [tracer.chains.frames(node)[0].line for node in marks]
+    assert [line - begin for line in lines if line < here] == [7, 8, 0, 8, 3, 8]
 
 
 HEAVY = """

@@ -19,7 +19,7 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
         if is_joined:  # another backend records this window, too, and its tracer serves both
             yield
             return
-    tracer = Tracer(chains, on_site)
+    tracer = Tracer(chains, on_site, most_marks=MOST_MARKS)
     if why := tracer.unavailable():
         log.remark(f"source lines are unknown: {why}", about="lines")
         yield

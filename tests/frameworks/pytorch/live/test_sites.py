@@ -17,7 +17,6 @@ from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.pytorch.live.backend import backend
 from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
-from pytest_opprof.sites import line_tracer
 from pytest_opprof.sites.chains import Chains
 
 from ....conftest import HAS_TORCH, remarks_of
@@ -361,7 +360,6 @@ def test_ops_of_other_threads_are_those_of_no_line_not_of_the_line_that_waits() 
 
 
 def test_where_too_many_lines_run_the_rest_has_none_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_tracer, "MOST_MARKS", 20)
     monkeypatch.setattr("pytest_opprof.frameworks.live.lines.MOST_MARKS", 20)
     x = torch.ones(3)
 
