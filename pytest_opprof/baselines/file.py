@@ -89,7 +89,8 @@ def _checked_times(path: Path, document: object) -> TimesFile:
     for test, windows in times.coarse.items():
         for window, machines in windows.items():
             for machine, each in machines.items():
-                spans = [span for kept in (each, each.first) if kept for span in (kept.cpu_ms, kept.wall_ms)]
+                every = [kept for kept in (each, each.first, each.unrecorded) if kept]
+                spans = [span for kept in every for span in (kept.cpu_ms, kept.wall_ms)]
                 if wrong := [times for times in spans if times[0] > times[1]]:
                     place = f"['coarse'][{test!r}][{window!r}][{machine!r}]"
                     raise _broken(path, f"{place}: has {wrong[0]}: the least comes first")
@@ -235,9 +236,9 @@ def _kept_coarse(each: Coarse) -> KeptCoarse:
 
     from .file_types import KeptCoarse
 
-    first = UNSET if each.first is None else _kept_coarse(each.first)
+    first, unrecorded = (UNSET if other is None else _kept_coarse(other) for other in (each.first, each.unrecorded))
     cpu, wall = _milliseconds(each.cpu_ns), _milliseconds(each.wall_ns)
-    return KeptCoarse(cpu_ms=cpu, wall_ms=wall, processes=each.processes, first=first)
+    return KeptCoarse(cpu_ms=cpu, wall_ms=wall, processes=each.processes, first=first, unrecorded=unrecorded)
 
 
 def _milliseconds(times_ns: Iterable[int]) -> list[float]:
@@ -247,9 +248,8 @@ def _milliseconds(times_ns: Iterable[int]) -> list[float]:
 
 def _coarse(kept: KeptCoarse) -> Coarse:
     cpu, wall = ([round(ms * 1e6) for ms in span] for span in (kept.cpu_ms, kept.wall_ms))
-    return Coarse(
-        (cpu[0], cpu[1]), (wall[0], wall[1]), kept.processes, first=_coarse(kept.first) if kept.first else None
-    )
+    first, unrecorded = (_coarse(other) if other else None for other in (kept.first, kept.unrecorded))
+    return Coarse((cpu[0], cpu[1]), (wall[0], wall[1]), kept.processes, first=first, unrecorded=unrecorded)
 
 
 def _kept_window(entry: WindowBaseline) -> KeptWindow:

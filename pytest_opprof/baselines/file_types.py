@@ -106,6 +106,9 @@ class KeptCoarse(Struct, frozen=True, forbid_unknown_fields=True):
         KeptCoarse | UnsetType,
         Meta(description="The first run in a process, if a later one takes clearly less: an import, a compilation."),
     ] = UNSET
+    unrecorded: Annotated[
+        KeptCoarse | UnsetType, Meta(description="A run in which no op is recorded, if that takes clearly less.")
+    ] = UNSET
 
 
 class TimesFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

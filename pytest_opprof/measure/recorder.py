@@ -24,6 +24,7 @@ from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.garbage import DueCollection
 from ..machine.load import waited_ns
 from ..profile.assembly import assemble
+from ..profile.environment import Environment
 from ..profile.event_log import EventLog
 from ..profile.op_profile import ALWAYS, OpProfile, Remark
 from ..sites.chains import Chains
@@ -83,6 +84,8 @@ class Recorder:
         """Whether allocations are recorded, as in `Options`."""
         self.chains: Chains | None = None
         """The call chains for source lines; None: not requested."""
+        self.records = True
+        """Whether ops are recorded, not only times."""
         self.core: Core | None = None
         """The core for whose speed steps wait."""
 
@@ -243,7 +246,7 @@ class Recorder:
             self._unsettled = [backend for backend in self._started if type(backend).settle is not Backend.settle]
             self._recording = []
             options = replace(self._options, memory=self.memory, chains=self.chains)
-            for backend in self._started:
+            for backend in self._started if self.records else ():
                 log = stack.enter_context(entered(backend, partial(backend.collect, options)))
                 self._recording.append((backend, _checked(backend, log)))
             self._live = stack.pop_all()
@@ -278,6 +281,11 @@ class Recorder:
                 profiles.append(log.freeze(self._aliases, self._marks_ns))
         inside_ops = set[int]().union(*(log.inside_ops for _, log in self._recording))
         ranges = self._ranges.profile(profiles, inside_ops, self._aliases, self._marks_ns)
+        if not self.records:
+            log = EventLog(Environment(()))
+            for _ in self._intervals[1:]:
+                log.mark()
+            profiles.append(log.freeze())
         return [*profiles, *([ranges] if ranges else [])]
 
     def abandon(self) -> None:

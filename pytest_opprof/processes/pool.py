@@ -185,13 +185,17 @@ class Pool:
         with self._one(number, stays) as process:
             return process.measure(Batch([test]))[test]
 
-    def in_one_thread(self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool]) -> list[Answer]:
+    def in_one_thread(
+        self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool], unrecorded: bool = False
+    ) -> list[Answer]:
         """Measure *test* like `measure`, in one thread; once more there unless the first answer is enough.
+
+        *unrecorded*: without recording its ops.
 
         The cost of a first use in a process, such as an import, depends on earlier tests.
         """
         with self._one(number, stays) as process:
-            batch = Batch([test], Request(one_thread=True, ops_only=True))
+            batch = Batch([test], Request(one_thread=True, ops_only=True, unrecorded=unrecorded))
             first = process.measure(batch)[test]
             return [first] if is_enough(first) else [first, process.measure(batch)[test]]
 

@@ -265,7 +265,8 @@ class Recording:
     def _again(self, process: Process, windows: Sequence[_Window], patience_s: float, warm: bool) -> None:
         """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*.
 
-        Then a third time with no function compiled before, if functions compiled again are counted.
+        Then without recording ops, if that may take a notable part of their time, and with no function compiled before,
+        if functions compiled again are counted.
 
         Calls of Python functions and peak memory are not measured again: their runs follow a run of the body anyway,
         and take ten times as long.
@@ -281,6 +282,12 @@ class Recording:
                     window.add_in_one_thread(answers[window.test.id])
                 if warm:
                     window.add_warm(answers[window.test.id])
+        recording = [window for window in windows if window.is_recording]
+        tests = list(dict.fromkeys(window.test.id for window in recording))
+        batch = Batch(tests, Request(one_thread=True, ops_only=True, unrecorded=True))
+        answers = process.measure(batch, patience_s) if tests else {}
+        for window in recording:
+            window.add_unrecorded(answers[window.test.id])
         compiling = [window for window in windows if warm and window.counts_compilations]
         tests = list(dict.fromkeys(window.test.id for window in compiling))
         batch = Batch(tests, Request(anew=True, ops_only=True))
@@ -302,6 +309,8 @@ class _Window:
         self._coarse = [] if self.result.parallel or self.result.coarse is None else [self.result.coarse]
         self._later: list[Coarse] = []
         """The time of later runs in a process; in one thread, if several took CPU time."""
+        self._unrecorded: list[Coarse] = []
+        """The time of runs in which no op was recorded."""
         self._warm: WindowBaseline | None = None
         self._anew: Range | None = None
 
@@ -343,6 +352,11 @@ class _Window:
         entry = answer.windows.get(self.result.name)
         self._later += entry.coarse.values() if entry else ()
 
+    def add_unrecorded(self, answer: Answer) -> None:
+        """Add the coarse time that a process took while it recorded no op."""
+        entry = answer.windows.get(self.result.name)
+        self._unrecorded += entry.coarse.values() if entry else ()
+
     def add_warm(self, answer: Answer) -> None:
         """Add the measurement of a process that ran the test before."""
         self._warm = None if answer.why else answer.windows.get(self.result.name)
@@ -378,6 +392,12 @@ class _Window:
         return not is_timed(self.result) and any(each.threaded for each in self._coarse)
 
     @property
+    def is_recording(self) -> bool:
+        """Whether recording ops may take a notable part of its coarse time."""
+        takes_long = any(each.may_be_recording for each in self._coarse)
+        return takes_long and bool(self.result.environment.frameworks) and not is_timed(self.result)
+
+    @property
     def split(self) -> str:
         """A remark that its CPU time differs from process to process; empty if it does not."""
         return self.result.coarse.split if self.result.coarse else ""
@@ -389,6 +409,7 @@ class _Window:
         first = together(self._coarse)
         later = together(self._later).beside(first) if self._later else first
         found = later if later.first or self.is_threaded else first
+        found = found.beside_unrecorded(together(self._unrecorded)) if self._unrecorded else found
         self.test.windows[self._index] = replace(self.result, coarse=found)
 
     def _add_times(self, number: int, entry: WindowBaseline) -> None:

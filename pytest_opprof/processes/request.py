@@ -19,6 +19,8 @@ class Request(Struct, frozen=True):
     """All of it in one thread, for its CPU time."""
     ops_only: bool = False
     """Only ops and times, without the runs that count Python calls, memory and leaks."""
+    unrecorded: bool = False
+    """Its ops are not recorded either, which takes CPU time; unless it has the fixture, and may ask for its ops."""
     cold: bool = False
     """Only the calls of Python functions, in the one run of a body."""
     anew: bool = False

@@ -101,7 +101,10 @@ class Fresh:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the results, and the errors."""
         if report.when == "call" and hasattr(report, "opprof"):
-            self._answer.windows = converted(report.opprof, TestRecord).windows
+            record = converted(report.opprof, TestRecord)
+            self._answer.windows = record.windows
+            if not record.windows:
+                self._answer.why = "; ".join(said for each in record.remarks.values() for said in each)
         # A measured body fails for its budget or baseline, which the requesting run reports itself.
         if not report.passed and not (report.when == "call" and self._answer.windows):
             self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"

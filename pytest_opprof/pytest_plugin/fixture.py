@@ -70,6 +70,7 @@ def measurement_of(test: TestRun) -> Measurement:
         on_ranks = not settings.rank.is_alone and not plan.budget.limits_time
         if settings.sites or on_ranks or request_of(config).sites:
             test.measurement.recorder.chains = Chains()
+        test.measurement.recorder.records = test.has_fixture or not request_of(config).unrecorded
         test.measurement.recorder.turn = config.stash.get(TURN, None)
         test.measurement.core = config.stash.get(CORE, None)
     return test.measurement

@@ -29,8 +29,9 @@ from ..python_calls.counter import TELLS_LOOPS
 from ..report.summary import Summary
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
-from ..results.window_result import BODY
+from ..results.window_result import BODY, coarse_of
 from ..units import plural
+from ..verdict.coarse import Coarse
 from ..verdict.quantities import PYTHON_CALLS
 from ..verdict.repeats import FEW_TESTS
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -154,8 +155,10 @@ class Measuring:
                 return call.result if call.is_over else (yield)
             if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
-            self._summary.errors.append(defect(f"{test.id} was not measured", error))
-            test.keep_unmeasured()
+            found = defect(f"{test.id} was not measured", error)
+            self._summary.errors.append(found)
+            # The run that started this process shows the remark alone.
+            test.keep_unmeasured(found.splitlines()[0] if self._judging.is_apart else "")
             cause = error.__context__
             while cause is not None and cause is not call.raised:
                 cause = cause.__context__
@@ -303,13 +306,14 @@ class Measuring:
             later = cache(partial(_profiles_again, call, measurement)) if call and repeats else None
             if later and test.plan.rounds == 1 and not self._judging.is_apart:
                 windows = self._judging.looks.with_repeats(test, windows, later)
+            unrecorded = cache(partial(_times_unrecorded, later, call, measurement)) if call and later else None
             later = later if test.plan.closely else None
             if later and self._compares_later(test) and any(window.numbers.ops for window in windows):
                 windows = with_later(windows, later())
             if call and is_open(windows) and repeats:
                 windows = self._judging.times.retimed(test, windows, body.measure_again(call, measurement))
             windows = self._judging.times.settled(test, windows)
-            windows = self._judging.coarsely.settled(test, windows, later)
+            windows = self._judging.coarsely.settled(test, windows, later, unrecorded)
             no_sites = why_no_sites(measurement.backends, windows)
             if not _tells_sites(measurement, windows):
                 return without_sites(windows, no_sites)
@@ -373,6 +377,28 @@ def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.Tes
 def _profiles_again(call: Call, measurement: Measurement) -> Mapping[str, OpProfile]:
     """Run the body once more, and return the profile of each of its windows."""
     return profiles_of(body.measure_again(call, measurement))
+
+
+def _times_unrecorded(
+    recorded: Callable[[], Mapping[str, OpProfile]], call: Call, measurement: Measurement
+) -> dict[str, Coarse]:
+    """Run the body without recording its ops, and return the times of windows that take clearly less than *recorded*
+    once more; none if the body may ask for its ops.
+    """
+    if call.test.has_fixture:
+        return {}
+    again = recorded()
+    measurement.recorder.records = False
+    try:
+        bare = _profiles_again(call, measurement)
+    finally:
+        measurement.recorder.records = True
+    found = {}
+    for name in again.keys() & bare.keys():
+        before, after = coarse_of(again[name]), coarse_of(bare[name])
+        if before and after and before.beside_unrecorded(after).unrecorded:
+            found[name] = after
+    return found
 
 
 def _why_uncountable(test: TestRun, settings: Settings) -> str:

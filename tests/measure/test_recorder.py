@@ -45,6 +45,23 @@ def test_a_window_has_what_ran_inside_it(recorder: Recorder) -> None:
     assert window.host_ns > 0
 
 
+def test_a_window_whose_ops_are_not_recorded_has_times_alone(recorder: Recorder, untraced: None) -> None:
+    recorder.records = False
+    outer, inner = Window("outer"), Window("inner")
+    with recorder.open(outer):
+        for _ in range(2):
+            with recorder.step(outer):
+                fake.launch("Add", device_ns=5)
+                with recorder.open(inner), recorder.step(inner):
+                    fake.launch("Add", device_ns=7)
+    for window, steps in ((outer, 2), (inner, 2)):
+        assert (window.profile.is_empty, window.profile.steps, len(window.profile.cpu_ns)) == (True, steps, steps)
+    recorder.records = True
+    with measure(recorder) as recorded:
+        fake.launch("Add")
+    assert recorded.count("Add") == 1
+
+
 BUSY = "import time; sum(range(10**6)); print(time.process_time_ns(), flush=True); input()"
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the system does not tell")
 

@@ -68,6 +68,9 @@ class Others:
         self.asked: list[list[str]] = []
         self.patience_s: list[float] = []
         self.in_one_thread: list[bool] = []
+        """Of the requests that record ops."""
+        self.unrecorded: WindowBaseline | None = None
+        """What it measures where no op is recorded."""
         self.with_lines: list[list[str]] = []
         """Of which tests each was asked for the lines, too."""
 
@@ -79,6 +82,10 @@ class Others:
 
     def measure(self, batch: Batch, patience_s: float) -> dict[str, Answer]:
         self.asked.append(batch.tests)
+        if batch.request.unrecorded:
+            self.asked.pop()
+            answers = {test: self.unrecorded for test in batch.tests}
+            return {test: Answer({BODY: each} if each else {}, "") for test, each in answers.items()}
         self.in_one_thread.append(batch.request.one_thread)
         self.with_lines.append(batch.tests if batch.request.sites else batch.sites)
         self.patience_s.append(patience_s)
@@ -497,6 +504,25 @@ def test_a_first_run_that_takes_longer_than_a_later_one_is_kept_beside_it(record
     found.calls([test], 3)
     kept = test.windows[0].coarse
     assert (cpu_ms(test), kept and kept.first and kept.first.cpu_ns) == ([10, 10], (500_000_000, 503_000_000))
+
+
+def test_the_time_without_recording_ops_is_kept_where_it_is_clearly_less(record: Record) -> None:
+    for ms, kept in ((20, (20_000_000, 20_000_000)), (98, None)):
+        test = one_round(100)
+        found = record(lambda number, _: coarse(100))
+        found.others.unrecorded = coarse(ms)
+        found.calls([test], 3)
+        time = test.windows[0].coarse
+        assert (cpu_ms(test), time and time.unrecorded and time.unrecorded.cpu_ns) == ([100, 100], kept)
+
+
+def test_a_test_of_a_millisecond_is_not_run_without_recording(record: Record) -> None:
+    test = one_round(1)
+    found = record(lambda number, _: coarse(1))
+    found.others.unrecorded = coarse(0)
+    found.calls([test], 3)
+    assert (time := test.windows[0].coarse)
+    assert time.unrecorded is None
 
 
 def test_what_ran_beside_other_tests_is_left_out_where_others_are_known(record: Record) -> None:

@@ -344,7 +344,8 @@ class Against:
             )
             watch = Watch()
             [wanted] = self._wanted([[test.nodeid for test in tests]], in_turns=True)
-            pair = turns.run_at_once([(sides, wanted)], bool(number % 2), Request(one_thread=True, ops_only=True))
+            request = Request(one_thread=True, ops_only=True, unrecorded=True)
+            pair = turns.run_at_once([(sides, wanted)], bool(number % 2), request)
             found.add_coarse(pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 

@@ -26,6 +26,7 @@ from ...verdict.coarse import (
     Slower,
     as_before,
     base_for,
+    is_about,
     is_split_only,
     recording,
     slower,
@@ -55,6 +56,8 @@ class _Suspect:
     """The first time of each fresh process."""
     has_later: bool = False
     """Whether one of them ran the test twice."""
+    is_recorded: bool = True
+    """Whether its ops are recorded there, as for its base."""
     is_shared: bool = True
     """Whether others used the machine beside each of them."""
 
@@ -90,13 +93,17 @@ class Coarsely:
         self._limit = TimeLimit(TIMES_S)
 
     def settled(
-        self, test: TestRun, windows: Sequence[JudgedWindow], again: Callable[[], Mapping[str, OpProfile]] | None
+        self,
+        test: TestRun,
+        windows: Sequence[JudgedWindow],
+        again: Callable[[], Mapping[str, OpProfile]] | None,
+        unrecorded: Callable[[], Mapping[str, Coarse]] | None,
     ) -> list[JudgedWindow]:
         """Return the reports, with each time that is slower both in this process and in fresh ones.
 
-        *again* runs the body once more in this process and returns the profile of each window; None if nobody knows
-        that it may run twice. A first run that compiles or imports, as in the baseline, may hide a later one that
-        became slower.
+        *again* runs the body once more in this process and returns the profile of each window; *unrecorded* the time
+        of windows that take clearly less if their ops are not recorded. None if nobody knows that it may run twice. A
+        first run that compiles or imports, as in the baseline, may hide a later one that became slower.
         """
         was_first, self._is_first = self._is_first, False
         core = self._config.stash.get(CORE, None)
@@ -131,10 +138,14 @@ class Coarsely:
             said = [f"{split}; judged by the slowest process"] if split else []
             weighs, slower_here = "", False
             if window.does_more:  # it fails for that, and nothing confirms a time that the work explains
+                before, after = base.at_first, now
+                if unrecorded and now.may_be_recording and (bare := unrecorded().get(window.name)):
+                    before, after = base.unrecorded or base, bare
+                    over = slower(before, after, wall=True, elsewhere=elsewhere, doubted=doubted)
                 # A baseline of several threads was measured in one: ignite's x4 was x94 beside spinning ones.
                 slower_here = over is not None and not now.threaded
                 weighs = f"{over.line(diff.then)}, in this process" if over and slower_here else ""
-                weighs = weighs or ("" if elsewhere or over else as_before(base.at_first, now, diff.then))
+                weighs = weighs or ("" if elsewhere or over else as_before(before, after, diff.then))
             said = [*window.said, *said]
             found.append(replace(window, coarsely=True, weighs=weighs, slower_here=slower_here, said=said))
         if any(window.budget for window in windows):
@@ -145,6 +156,9 @@ class Coarsely:
             suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
         if not suspects:
             return found
+        if all(each.base.unrecorded for each in suspects.values()):
+            for suspect in suspects.values():
+                suspect.base, suspect.is_recorded = suspect.base.unrecorded or suspect.base, False
         why, busy = self._look(test, windows, suspects)
         return [
             self._concluded(test, window, suspects[window.name], why, busy, was_first)
@@ -170,6 +184,7 @@ class Coarsely:
         self, test: TestRun, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
     ) -> tuple[str, str]:
         """Measure *suspects* in fresh processes; return why that failed, and who else used the machine."""
+        unrecorded = not any(each.is_recorded for each in suspects.values())
         busy = ""
         stays = may_stay(self._settings, windows)
 
@@ -185,7 +200,7 @@ class Coarsely:
             watch = Watch()
             with self._limit.spent():
                 try:
-                    answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
+                    answers = self._pool.in_one_thread(test.id, number, stays, is_enough, unrecorded)
                 except BackendError as error:
                     return str(error), busy
             is_ignored = self._settings.noise == "ignore"
@@ -199,7 +214,7 @@ class Coarsely:
                     lost = "coverage or a debugger traces them, too" if is_open else "the window was not opened there"
                     return answers[-1].why or lost, busy
                 suspect.seen.append(together(times))
-                suspect.first += times[:1]
+                suspect.first += times[:1] if suspect.is_recorded else []
                 suspect.has_later |= len(times) > 1
                 suspect.is_shared &= bool(disturbed) and not is_ignored
             if not any(each.slower() for each in suspects.values()):
@@ -232,7 +247,10 @@ class Coarsely:
         if why and (suspect.slower() or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
-            work = found.work(*explained(window, found), *([_ELSEWHERE] if suspect.elsewhere else []))
+            work = found.work(
+                *explained(window, found, was_recorded=suspect.is_recorded),
+                *([_ELSEWHERE] if suspect.elsewhere else []),
+            )
             looked = f"confirmed in {COARSE_PROCESSES} fresh processes, in one thread"
             looked = f"{window.looked}; {COARSE[found.name]} {looked}" if window.looked else looked
             return replace(window, diff=window.diff.with_slower(found, work), looked=looked, weighs="")
@@ -253,8 +271,8 @@ _IN_PARALLEL = "other tests run at the same time"
 _ELSEWHERE = "the baseline is of another machine or Python"
 
 
-def explained(window: JudgedWindow, found: Slower) -> Iterator[str]:
-    """Yield the known causes of a slower window. New kinds of causes go here."""
+def explained(window: JudgedWindow, found: Slower, *, was_recorded: bool) -> Iterator[str]:
+    """Yield the known causes of a slower window, and whether recording its ops takes part of the time."""
     assert window.diff is not None
     if not window.numbers.ops:
         yield "no op ran in it"
@@ -263,9 +281,10 @@ def explained(window: JudgedWindow, found: Slower) -> Iterator[str]:
     if found.name == WALL_TIME and window.numbers.coarse:
         yield f"it waits: CPU time is {format_ns(window.numbers.coarse.cpu_ns[0])}"
     elif window.numbers.ops:
-        yield _where(window.numbers)
         cpu_ns = window.numbers.coarse.cpu_ns[0] if window.numbers.coarse else 0
-        if said := recording(max(window.numbers.total.calls), cpu_ns):
+        if was_recorded or is_about(cpu_ns, found.now_ns):  # recording takes time between and in ops
+            yield _where(window.numbers)
+        if was_recorded and (said := recording(max(window.numbers.total.calls), cpu_ns)):
             yield said
 
 
@@ -300,11 +319,15 @@ class CoarsePairs:
     def judged(self, test: str, window: JudgedWindow, diff: Diff) -> JudgedWindow:
         """Return a window with its *diff*, and with its time if all pairs agree that it is slower."""
         window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
-        if len(self._pairs.get(test, [])) < COARSE_PROCESSES or not is_judged(diff):
+        pairs = self._pairs.get(test, [])
+        if any(window.name not in side for pair in pairs for side in pair):
+            return replace(window, undecided="it seemed slower, but a further pair of processes did not measure it")
+        if len(pairs) < COARSE_PROCESSES or not is_judged(diff):
             return window
         is_sure = sleeps_more(window.base_functions, window.numbers.python)
         if found := self._slower(test, window.name, wall=not self._busy or is_sure):
-            work = found.work(*explained(window, found))
+            was_recorded = any(side[window.name].ops for pair in pairs for side in pair)
+            work = found.work(*explained(window, found, was_recorded=was_recorded))
             confirmed = f"confirmed in {COARSE_PROCESSES} pairs of processes, in one thread"
             looked = "; ".join(filter(None, [confirmed, window.looked]))
             return replace(window, diff=diff.with_slower(found, work), looked=looked)
@@ -313,7 +336,9 @@ class CoarsePairs:
         return window
 
     def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:
-        pairs = [pair for pair in self._pairs[test] if all(window in side for side in pair)]
+        pairs = self._pairs[test]
+        if any(window not in side for pair in pairs for side in pair):
+            return None
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         return slower_than(before, after, wall=wall, doubted=test in self.doubted)
 

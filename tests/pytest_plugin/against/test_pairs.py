@@ -571,6 +571,28 @@ def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> Non
     assert run.report().outcome == "passed"
 
 
+def test_a_pair_that_does_not_measure_a_slow_test_lets_nothing_pass_in_silence(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900))
+    run.found.add_coarse([took(run, 12), SideRun([run.test], {run.test: []})], "")
+    assert not run.found.coarse.still_slower(run.test)
+    assert (run.report().outcome, run.record().status) == ("passed", Status.TOO_NOISY)
+    said = "it seemed slower, but a further pair of processes did not measure it"
+    assert said in str(run.record())
+
+
+@pytest.mark.parametrize(("was_recorded", "told"), [(True, True), (False, False)])
+def test_time_without_recording_is_not_said_to_hold_it(pairs: Run, was_recorded: bool, told: bool) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900, calls=10**6))
+    pair = [took(run, 12, ops={}), took(run, 3900, ops={})]
+    for _ in range(3):
+        run.found.add_coarse([took(run, 12), took(run, 3900, calls=10**6)] if was_recorded else pair, "")
+    text = run.report().longreprtext
+    assert "CPU time: 3.9 s (main: 12 ms), x325" in text
+    assert ("recording 1,000,000 calls of ops takes part of it" in text) is told
+
+
 @pytest.mark.parametrize(("now_ms", "status"), [(12, Status.IMPROVED), (16, Status.OK)])
 def test_fewer_calls_that_take_clearly_more_time_are_no_improvement(pairs: Run, now_ms: int, status: str) -> None:
     run = pairs(source=ONE)

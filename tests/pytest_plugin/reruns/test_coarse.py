@@ -354,6 +354,47 @@ def test_more_calls_say_whether_they_take_more_time(
     assert (told in result.outlines) is bool(said)
 
 
+RECORDING = """
+import pytest
+from pytest_opprof.backends import fake
+from pytest_opprof.measure import recorder
+@pytest.mark.opprof
+def test_a():
+    {more}
+    fake.launch("Add")
+    recorder.process_time_ns.spend({cpu})
+    if fake.backend().log: recorder.process_time_ns.spend({recording})
+"""
+
+
+@pytest.mark.parametrize(("before", "now", "said"), [(20, 40, ", x2"), (20, 21, ", within its limit")])
+def test_beside_more_calls_the_time_is_that_without_recording_them(
+    pytester: pytest.Pytester, suite: Suite, before: int, now: int, said: str
+) -> None:
+    pytester.makepyfile(test_m=RECORDING.format(cpu=before, recording=400, more="pass"))
+    suite("--opprof-update")
+    change(pytester, unrecorded={"cpu_ms": [before] * 2, "wall_ms": [before] * 2, "processes": 2})
+    pytester.makepyfile(test_m=RECORDING.format(cpu=now, recording=900, more="fake.launch('Add')"))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"    CPU time: {now} ms (baseline: {before} ms){said}*"])
+
+
+@pytest.mark.parametrize(("now", "failed"), [(900, 1), (30, 0)])
+def test_fresh_processes_record_no_ops_where_the_baseline_has_a_time_without(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, now: int, failed: int
+) -> None:
+    model(pytester, 12)
+    assert suite("--opprof-update").ret == 0
+    change(pytester, unrecorded={"cpu_ms": [20, 20], "wall_ms": [20, 20], "processes": 2})
+    model(pytester, 3900)
+    in_one_thread(monkeypatch, look(now), expects_unrecorded=True)
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1 - failed, failed=failed)
+    if failed:
+        result.stdout.fnmatch_lines([f"  CPU time: {now} ms (baseline: 20 ms), x45; ops unchanged"])
+
+
 def test_a_time_of_several_threads_is_not_told_beside_more_calls(
     pytester: pytest.Pytester, suite: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
