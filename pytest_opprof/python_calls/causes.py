@@ -144,7 +144,7 @@ def of_calls(
     calling = (before or NOTHING).extra(now.lines)
     # One more call of a function may be the cause of all that grew in it.
     lines = [each for each in calling if each.function in every]
-    if now.looked_up:  # of the first calls alone: a line that makes few of these, and of all, proves nothing
+    if now.looked_up:  # of some calls alone: a line that makes few of these, and of all, proves nothing
         lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, every[each.function])]
     if not any(each.function in more for each in lines):
         lines = []
@@ -449,11 +449,11 @@ def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:
 def _times(name: str, calls: int, before: Before | None, in_all: int | None = None, *, is_cut: bool = False) -> str:
     """Return the *calls* of a function from one line in words; a baseline has the calls *in_all*, from every line.
 
-    *is_cut*: whether the lines of later calls are unknown.
+    *is_cut*: whether the lines are estimated from some of the calls.
     """
     if before is not None and in_all not in (None, calls):
-        at_least = "at least " if is_cut else ""
-        return f"`{name}` {at_least}{plural_times(calls)} ({in_all:,} in all, {before.then}: {before.said(name)})"
+        often = f"about {float(f'{calls:.2g}'):,.0f} times" if is_cut else plural_times(calls)
+        return f"`{name}` {often} ({in_all:,} in all, {before.then}: {before.said(name)})"
     return f"`{name}` {plural_times(calls)}{_base(name, before)}"
 
 
@@ -477,7 +477,11 @@ def _beside(more: Mapping[str, float]) -> str:
 
 
 def _of_first(now: PythonCalls) -> str:
-    return f"; lines were looked up for the first {now.looked_up:,} calls only" if now.looked_up else ""
+    if not now.looked_up:
+        return ""
+    # Counting ended with the calls whose lines are known.
+    first = f"looked up for the first {now.looked_up:,} calls only"
+    return f"; lines were {first if now.uncounted else f'estimated from {now.looked_up:,} calls'}"
 
 
 def lines_of(names: Collection[str], now: PythonCalls) -> Iterator[Cause]:

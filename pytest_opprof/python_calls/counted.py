@@ -42,7 +42,7 @@ class PythonCalls(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         tuple[CallingLine, ...], Meta(description="The lines that call; none where nobody looked for them.")
     ] = ()
     looked_up: Annotated[
-        Count, Meta(description="If lines were looked up for the first calls alone: for how many; 0 if for all.")
+        Count, Meta(description="If lines are estimated from some of the calls: from how many; 0 if from all.")
     ] = 0
     cold: Annotated[
         bool, Meta(description="Counted in the first run of a fresh process, since the code cannot run twice.")

@@ -84,7 +84,7 @@ class Others:
         self.asked.append(batch.tests)
         if batch.request.unrecorded:
             self.asked.pop()
-            answers = {test: self.unrecorded for test in batch.tests}
+            answers = dict.fromkeys(batch.tests, self.unrecorded)
             return {test: Answer({BODY: each} if each else {}, "") for test, each in answers.items()}
         self.in_one_thread.append(batch.request.one_thread)
         self.with_lines.append(batch.tests if batch.request.sites else batch.sites)

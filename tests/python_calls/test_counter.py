@@ -286,15 +286,30 @@ def test_lines_of_the_project_that_call_are_found():
     assert {each.caller for each in found.lines} >= {own("by_rows"), own("helper")}
 
 
-@pytest.mark.parametrize(("most", "looked_up"), [(30, 30), (10_000, 0)])
-def test_a_look_up_of_lines_that_ends_early_says_after_how_many_calls(
-    monkeypatch: pytest.MonkeyPatch, most: int, looked_up: int
-):
-    monkeypatch.setattr(tally, "MOST_FRAMES", most)
-    found = counted(by_rows, list(range(50)), lines=True)
-    assert found.looked_up == looked_up
-    assert PythonCalls().with_lines(found).looked_up == looked_up
-    assert (sum(each.calls for each in found.lines if each.function != LOOP) == looked_up) is bool(looked_up)
+def calls_then_calls_others(values: list[int]) -> None:
+    for value in values:
+        helper(values, value)
+    for _ in values:
+        sorted(())
+
+
+def test_lines_of_very_many_calls_are_estimated_from_some_of_them_the_last_ones_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tally, "MOST_FRAMES", 2_000)
+    found = counted(calls_then_calls_others, list(range(10_000)), lines=True)
+    assert 1_000 < found.looked_up < 3_000
+    assert PythonCalls().with_lines(found).looked_up == found.looked_up
+    lines = {each.function: each.calls for each in found.lines}
+    for function in (own("helper"), "list.index", "builtins.sorted"):
+        assert found.functions[function] == 10_000
+        assert lines[function] == pytest.approx(10_000, rel=0.1)
+    assert not counted(by_rows, list(range(50)), lines=True).looked_up
+
+
+def test_a_function_of_few_calls_has_all_its_lines_where_others_have_some(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tally, "MOST_FRAMES", 200)
+    found = counted(calls_then_calls_others, list(range(90)), lines=True)
+    assert found.looked_up
+    assert {each.calls for each in found.lines if each.function != LOOP} == {90, 1}
 
 
 def test_lines_of_packages_lead_only_to_functions_that_are_asked_for():

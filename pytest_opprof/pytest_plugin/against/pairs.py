@@ -423,9 +423,7 @@ class Found:
         if differ := other_versions(there, here, self._then):
             window = window.with_remark(f"calls of Python functions compared across versions: {differ}")
         before, after = (side.get(name) for side in self._lines.get(test, ({}, {})))
-        # The first calls of each side, if no more were looked up, are not the same ones.
-        is_whole = before is not None and after is not None and not before.looked_up and not after.looked_up
-        lines = before.lines if before is not None and is_whole else ()
+        lines = before.lines if before is not None and after is not None else ()
         functions, loops = (Before(each, 0, self._then, lines) for each in (base.functions, base.loops or {}))
         window = replace(window, base_functions=functions, base_loops=loops)
         if after is None:
