@@ -76,16 +76,19 @@ def function_times(call: Callable[[], object], shown: Shown) -> list[FunctionTim
     ]
 
 
-def longer(before: Sequence[FunctionTime], now: Sequence[FunctionTime], then: str) -> tuple[FunctionTime, Where] | None:
+def longer(
+    before: Sequence[FunctionTime], now: Sequence[FunctionTime], then: str, rise_ns: int
+) -> tuple[FunctionTime, Where] | None:
     """Return the function whose time explains most of what a body takes longer than *before*, and so in words.
 
-    None if there is none. *then* names the base.
+    None if there is none, or if its time is less than half of *rise_ns*, which packages take, or a first run alone.
+    *then* names the base.
     """
     was, took = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for side, times in ((was, before), (took, now)):
         for each in times:
             side[each.file, each.function] += each.ns
-    in_all = took.total() - was.total()
+    in_all = max(took.total() - was.total(), rise_ns)
     first = max(took, key=lambda name: took[name] - was[name], default=None)
     if first is None or not before or took[first] - was[first] < _MOST * in_all or in_all <= 0:
         return None

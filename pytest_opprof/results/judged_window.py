@@ -34,6 +34,7 @@ from ..verdict.quantities import (
     FACTS,
     LOOP_ITERATIONS,
     OF_PYTHON,
+    PEAKS,
     PYTHON_CALLS,
     WITH_LINES,
     as_a_whole,
@@ -348,7 +349,7 @@ class JudgedWindow:
         grown = {op: self.grown_of(op) for op in self.asked}
         nearness = self._nearness()
         lines = {
-            op: (self._line(op, _changed_place(more[0], nearness)), _share(op, by, more, nearness))
+            op: (self._line(op, _changed_place(more[0], nearness)), _share(rows.get(op), op, by, more, nearness))
             for op, (by, more) in grown.items()
             if more
         }
@@ -379,7 +380,8 @@ class JudgedWindow:
         found = _with_facts(found, {op for op, number in numbers.items() if number and number.base == "0"})
         is_told = any(self.dearer and self.dearer in each.text for each in found)
         sums = {row.op: row.work for row in rows.values() if row.is_told_as_a_whole}
-        if found and sums and all(each.growth < _CLEARLY_LESS for each in sums.values()):
+        is_more = any(each.op in COARSE or each.op in PEAKS for each in found)  # of time or memory, with fewer calls
+        if found and sums and not is_more and all(each.growth < _CLEARLY_LESS for each in sums.values()):
             less = as_a_whole({name: each.text for name, each in sums.items()}, " it does less")
             found.append(Finding(Verdict.FEWER.value, None, f"  {less}"))
         if not found or not self.weighs or is_told:
@@ -598,9 +600,13 @@ def _changed_place(line: Grown, nearness: Callable[[Place], int]) -> Place:
     return max(found, *line.chain, key=nearness)
 
 
-def _share(op: str, by: Amount, more: Sequence[Grown], nearness: Callable[[Place], int]) -> str:
-    """Return how many of the extra calls the first changed line makes; "" for all, or if they are not of calls."""
+def _share(row: Row | None, op: str, by: Amount, more: Sequence[Grown], nearness: Callable[[Place], int]) -> str:
+    """Return how many of the extra calls the first changed line makes; "" for all, or if they are not of calls.
+
+    Not of how many, if other lines make fewer calls than before.
+    """
     places = [_changed_place(line, nearness) for line in more]
     first = sum(line.more for line, place in zip(more, places) if place == places[0])
     total = sum(line.more for line in more)
-    return f"{first} of {total} more" if by == "calls" and op not in FACTS and first < total else ""
+    of_all = f"{first} of {total} more" if row is None or row.more_calls == total else f"{first} more"
+    return of_all if by == "calls" and op not in FACTS and first < total else ""

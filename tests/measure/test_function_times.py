@@ -66,7 +66,7 @@ def test_a_body_that_raises_ends_the_profile() -> None:
 def test_the_function_that_explains_most_of_the_growth_is_named_with_its_time_before() -> None:
     before = [took(4_930_000, "next_code", 154), took(20_000_000, "pack", 112)]
     now = [took(20_000_000, "pack", 115), took(19_600_000, "next_code", 157)]
-    found = longer(before, now, "HEAD~1")
+    found = longer(before, now, "HEAD~1", 29_000_000)
     assert found is not None
     function, said = found
     assert function.function == "next_code"
@@ -77,25 +77,30 @@ def test_the_function_that_explains_most_of_the_growth_is_named_with_its_time_be
 
 
 @pytest.mark.parametrize(
-    ("before", "now"),
+    ("before", "now", "rise_ns"),
     [
-        ([], [took(9)]),  # the base is unknown
-        ([took(9)], []),
-        ([took(9)], [took(9)]),
-        ([took(9), took(90, "pack")], [took(19), took(50, "pack")]),  # as a whole it takes less
-        ([took(9)], [took(19), took(11, "a"), took(12, "b")]),  # none explains half of it
+        ([], [took(9)], 0),  # the base is unknown
+        ([took(9)], [], 0),
+        ([took(9)], [took(9)], 0),
+        ([took(9), took(90, "pack")], [took(19), took(50, "pack")], 0),  # as a whole it takes less
+        ([took(9)], [took(19), took(11, "a"), took(12, "b")], 0),  # none explains half of it
+        ([took(9)], [took(19)], 21),  # a package that it calls, or a first run, takes more
     ],
 )
-def test_where_no_function_explains_it_none_is_named(before: list[FunctionTime], now: list[FunctionTime]) -> None:
-    assert longer(before, now, "main") is None
+def test_where_no_function_explains_it_none_is_named(
+    before: list[FunctionTime], now: list[FunctionTime], rise_ns: int
+) -> None:
+    assert longer(before, now, "main", rise_ns) is None
 
 
 times = st.lists(st.builds(took, st.integers(0, 99), st.sampled_from("abc"), st.integers(1, 3)), max_size=6)
 
 
-@given(times, times)
-def test_the_named_function_takes_more_than_before(before: list[FunctionTime], now: list[FunctionTime]) -> None:
-    if found := longer(before, now, "main"):
+@given(times, times, st.integers(0, 99))
+def test_the_named_function_takes_more_than_before(
+    before: list[FunctionTime], now: list[FunctionTime], rise_ns: int
+) -> None:
+    if found := longer(before, now, "main", rise_ns):
         name = found[0].function
         assert sum(each.ns for each in now if each.function == name) > sum(
             each.ns for each in before if each.function == name

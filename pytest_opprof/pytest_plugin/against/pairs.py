@@ -215,7 +215,10 @@ class Found:
         A test whose calls are judged anyway names them there.
         """
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
-        if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then):
+        there, here = ([side[window.name]] for side in self._windows[test][0])
+        slower = slower_than(there, here)
+        rise_ns = slower.now_ns - slower.base_ns if slower else 0
+        if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then, rise_ns):
             function, where = grew
             # Lines of other functions took as long before.
             said |= {name: where for name in OF_TIME if name not in said or not function.has(said[name].line)}
