@@ -178,6 +178,11 @@ def of_calls(
         )
         if found and _is_inside(first.function):
             continue  # a part of the line, which names no call of it
+        uncached = first.function.removesuffix(CACHED)
+        if uncached in own and first.function not in every and (other := _leads_to(at, more)):
+            # A function that has no file, since it was generated, is called at the same line: cattrs.
+            leads = _reaches(uncached, other, now.lines)
+            first = first if leads else next(each for each in at if each.function == other)
         alone = called_at[first.function] == 1
         # Not every call's line is looked up.
         calls = now.functions.get(first.function, first.calls) if alone and first.function in every else first.calls
@@ -193,7 +198,9 @@ def of_calls(
             continue  # it calls builtins, of which other lines make the extra calls
         if not found and before is not None:  # without a baseline nothing is known to be more
             follow = growth.following(edges)
-            said += _beside({name: follow[name] for name in follow.keys() & more.keys() - {first.function, led}})
+            told = {first.function, led}
+            rise = now.total - sum(before.calls.values()) - sum(more[name] for name in told & more.keys())
+            said += _beside({name: follow[name] for name in follow.keys() & more.keys() - told}, rise)
             said += _of_first(now)
         found.append(Cause(said, first.line if first.caller in own else None))
     return found
@@ -440,6 +447,19 @@ def _is_private(name: str) -> bool:
     return name.rpartition(".")[2].startswith("_") and not name.endswith("__")
 
 
+def _reaches(function: str, other: str, lines: Iterable[CallingLine]) -> bool:
+    """Return True if *lines* of a function, or of those that it calls, call the *other*."""
+    called = defaultdict[str, set[str]](set)
+    for each in lines:
+        called[each.caller].add(each.function)
+    found, left = set[str](), [function]
+    while left:
+        new = called[left.pop()] - found
+        found |= new
+        left += new
+    return other in found
+
+
 def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:
     """Return the function with the largest growth of calls from one line, not a builtin; empty if none grew."""
     grew = [each.function for each in edges if each.function in more and not _is_builtin(each.function)]
@@ -470,10 +490,13 @@ def _without_line(name: str, before: Before | None, now: PythonCalls) -> str:
     return f"`{name}` is called {plural_times(now.functions[name])}{_base(name, before)}"
 
 
-def _beside(more: Mapping[str, float]) -> str:
+def _beside(more: Mapping[str, float], rise: int) -> str:
+    """Return that functions follow, with their extra calls: unless other functions make fewer, so that the whole
+    *rise* is less.
+    """
     follow, calls = "follows from it" if len(more) == 1 else "follow from it", round(sum(more.values()))
-    said = f"+{calls:,} {'call' if calls == 1 else 'calls'}"
-    return f"; {plural(len(more), 'more function')} ({said}) {follow}" if calls else ""
+    said = f" (+{calls:,} {'call' if calls == 1 else 'calls'})" if calls <= rise else ""
+    return f"; {plural(len(more), 'more function')}{said} {follow}" if calls else ""
 
 
 def _of_first(now: PythonCalls) -> str:

@@ -303,6 +303,25 @@ def test_where_the_baseline_has_no_functions_nothing_follows_from_a_line():
     assert of_calls(None, now) == ["`convert` at tokenization.py:7 calls `tokenization.one` 500 times"]
 
 
+def test_a_function_that_does_not_lead_to_those_that_grew_is_not_said_to():
+    """A line of cattrs looks up a generated function, which has no file, and calls it."""
+    lines = [
+        edge(275, "unstructure", "tokenization.dispatch (cached)", 40),
+        edge(275, "unstructure", "fns.identity", 80_000, direct=False),
+    ]
+    functions = {"tokenization.unstructure": 40, "tokenization.dispatch": 1, "fns.identity": 80_000}
+    functions["tokenization.dispatch (cached)"] = 40
+    own = ("tokenization.unstructure", "tokenization.dispatch")
+    base = Before({name: calls for name, calls in functions.items() if name != "fns.identity"})
+    now = PythonCalls(functions=functions, own=own, lines=tuple(lines))
+    leads = "`unstructure` at tokenization.py:275 leads to `fns.identity` 80,000 times (baseline: 0)"
+    assert of_calls(base, now) == [leads]
+    through = structs.replace(now, lines=(*lines, edge(9, "dispatch", "fns.identity", 1)))
+    assert (
+        "calls `tokenization.dispatch (cached)` 40 times, which leads to `fns.identity`" in of_calls(base, through)[0]
+    )
+
+
 def test_where_only_some_calls_have_lines_their_number_is_an_estimate():
     lines = (edge(7, "convert", "tokenization.one", 520), edge(9, "other", "tokenization.one", 80))
     now = PythonCalls(functions={"tokenization.one": 901}, own=("tokenization.one",), lines=lines, looked_up=600)

@@ -48,7 +48,11 @@ def took(cpu: float, wall: float | None = None, most: float | None = None, most_
         (took(0.3), took(580), "CPU time: 580 ms (baseline: 300 us), x1933"),
         (took(0), took(21), "CPU time: 21 ms (baseline: below 100 us)"),
         (took(1, 1), took(1, 201), "wall time: 201 ms (baseline: 1 ms), x201"),
-        (took(1), took(15), None),  # 14 ms are noise
+        (took(0.1), took(9.8), "CPU time: 9.8 ms (baseline: 100 us), x98"),
+        (took(3), took(9.1), "CPU time: 9.1 ms (baseline: 3 ms), x3.03"),
+        (took(3), took(9), None),
+        (took(1), took(6), None),  # 5 ms are noise
+        (took(8), took(22), None),  # so are 14 ms of less than x3
         (took(1000), took(1600), None),  # a core that another hardware thread shares
         (took(1, 1), took(1, 50), None),
         (took(40, 40), took(40, 110), None),
