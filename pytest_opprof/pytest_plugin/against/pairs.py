@@ -215,6 +215,8 @@ class Found:
         A test whose calls are judged anyway names them there.
         """
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
+        known = base.explanations if base else {}
+        said |= {name: _without(said[name], known[name]) for name in PEAKS & said.keys() & known.keys()}
         there, here = ([side[window.name]] for side in self._windows[test][0])
         slower = slower_than(there, here)
         rise_ns = slower.now_ns - slower.base_ns if slower else 0
@@ -231,6 +233,11 @@ class Found:
         more = in_words(that_grew(Before(before.functions, then=self._then), now))
         slow = {time: joined([*([said[time]] if time in said else []), *more]) for time in OF_TIME}
         return {**said, **slow} if more else said
+
+    def takes_more_memory(self, test: SideTest) -> bool:
+        """Return True if a peak of memory is higher in the first pair."""
+        rows = (row for diff in self._diffs_of(test).values() for row in diff.rows)
+        return any(row.op in PEAKS and row.verdict.does_more for row in rows)
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""
@@ -541,6 +548,15 @@ class _Failure:
 
 def _results(data: object) -> list[WindowResult]:
     return converted(data, TestRecord).windows
+
+
+def _without(said: Where, known: Where) -> Where:
+    """Return what is *said* to hold a peak without those that hold as much at the base; all if nothing is left."""
+    parts = said.text.split("; ")
+    new = [part for part in parts if part not in known.text.split("; ")]
+    if not new or new == parts:
+        return said
+    return Where("; ".join(new), new[0].rpartition(" at ")[2] if said.line else "")
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> Windows:

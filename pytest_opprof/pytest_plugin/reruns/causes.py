@@ -284,7 +284,7 @@ class Causes:
         """Return the peaks to explain, and in words their holders; empty if none is to be."""
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
         if self._apart:  # another process judges, and requests the lines of failing tests
-            fails = {*PEAKS} if self.are_requested else set()
+            fails = {*PEAKS} if self.are_requested or request_of(self._config).held else set()
         is_of_numpy = {name for name, _ in window.environment.frameworks} <= {"numpy"}
         facts = window.numbers.facts
         peaks = {name: max(column) for name in fails & PEAKS if (column := facts.get(name))}

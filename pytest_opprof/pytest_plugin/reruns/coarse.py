@@ -134,7 +134,8 @@ class Coarsely:
             # The first test may import for itself the modules that tests before it had imported for the baseline.
             if not elsewhere and (window.does_more or not was_first):
                 window = window.weighed(base)
-            split = base.at_first.split if is_split_only(base.at_first, now, elsewhere) else ""
+            is_split = not now.threaded and is_split_only(base.at_first, now, elsewhere)
+            split = base.at_first.split if is_split else ""
             said = [f"{split}; judged by the slowest process"] if split else []
             weighs, slower_here = "", False
             if window.does_more:  # it fails for that, and nothing confirms a time that the work explains
@@ -145,7 +146,8 @@ class Coarsely:
                 # A baseline of several threads was measured in one: ignite's x4 was x94 beside spinning ones.
                 slower_here = over is not None and not now.threaded
                 weighs = f"{over.line(diff.then)}, in this process" if over and slower_here else ""
-                weighs = weighs or ("" if elsewhere or over else as_before(before, after, diff.then))
+                is_known = not (elsewhere or over or now.threaded)
+                weighs = weighs or (as_before(before, after, diff.then) if is_known else "")
             said = [*window.said, *said]
             found.append(replace(window, coarsely=True, weighs=weighs, slower_here=slower_here, said=said))
         if any(window.budget for window in windows):

@@ -546,6 +546,23 @@ def test_a_line_outside_of_the_function_that_takes_longer_is_not_the_cause(pairs
     assert f"\n    {told}\n" in run.report().longreprtext
 
 
+def test_lines_that_hold_as_much_memory_at_the_revision_do_not_explain_a_peak(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    sides = [took(run, 12, facts={"host_memory": (mib * 2**20,)}) for mib in (19, 38)]
+    run.add(*sides)
+    assert run.found.takes_more_memory(run.described)
+    data, drained = "19.1 MiB at test_a.py:6", "19.1 MiB at response.py:804"
+    explained = [{"host_memory": data}, {"host_memory": f"{data}; {drained}"}]
+    again = [
+        took(run, 12, facts={"host_memory": (mib * 2**20,)}, explained=each, explained_at={"host_memory": at})
+        for mib, each, at in zip((19, 38), explained, [SourceLine.at("test_a.py:6")] * 2)
+    ]
+    run.found.locate([[run.described]], again)
+    text = run.report().longreprtext
+    assert f"\n    {drained}\n" in text
+    assert data not in text
+
+
 def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.found = Found("main", run.config, [parsed("cpu_time (a loop over tokens)", "a" * 40)])

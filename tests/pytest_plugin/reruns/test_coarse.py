@@ -395,13 +395,14 @@ def test_fresh_processes_record_no_ops_where_the_baseline_has_a_time_without(
         result.stdout.fnmatch_lines([f"  CPU time: {now} ms (baseline: 20 ms), x45; ops unchanged"])
 
 
+@pytest.mark.parametrize("now", [90, 21])
 def test_a_time_of_several_threads_is_not_told_beside_more_calls(
-    pytester: pytest.Pytester, suite: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, suite: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch, now: int
 ) -> None:
     """Its baseline is of one thread: four times the time of ignite was 94 times beside threads that spin."""
     model(pytester, 20)
     suite("--opprof-update")
-    model(pytester, 90, more="fake.launch('Add')")
+    model(pytester, now, more="fake.launch('Add')")
     of_test = recorder.process_time_ns
     *others, _ = recorder.Recorder.__init__.__defaults__ or ()
     monkeypatch.setattr(recorder.Recorder.__init__, "__defaults__", (*others, lambda: (of_test(), 0)))
