@@ -13,8 +13,8 @@ class Request(Struct, frozen=True):
     """With the source lines of ops, and on a side of a comparison the lines that call Python functions."""
     causes: bool = False
     """With the lines that hold its memory and take its time, from more runs of it."""
-    held: bool = False
-    """With the lines that hold its peak of memory, to compare with those of another revision."""
+    memory: bool = True
+    """With its peak of memory; and, on a side of a comparison that looks up source lines, the lines that hold it."""
     slow: bool = False
     """Its time alone is in question: its one run is sampled, and a side of a comparison counts its Python calls."""
     one_thread: bool = False

@@ -239,11 +239,13 @@ class Measuring:
             measurement.python = {name: each for name, each in counted.items() if name in by_default}
         # After the calls were counted: caches that these runs fill make fewer of them. Where time alone is in question,
         # tracing memory would take most of it (mistune: 17 times its regular expression).
-        if is_body and not request_of(self._config).slow:
+        request = request_of(self._config)
+        if is_body and not request.slow:
             fails_again = any(each.fails_again for each in measurement.python.values())
             of_body = by_default.get(BODY)
             is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds
-            body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
+            if request.memory:
+                body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
             body.look_for_leaks(call, measurement)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:

@@ -235,9 +235,11 @@ class Found:
         return {**said, **slow} if more else said
 
     def takes_more_memory(self, test: SideTest) -> bool:
-        """Return True if a peak of memory is higher in the first pair."""
-        rows = (row for diff in self._diffs_of(test).values() for row in diff.rows)
-        return any(row.op in PEAKS and row.verdict.does_more for row in rows)
+        """Return True if a peak of memory is higher in the first pair, or beyond its budget."""
+        windows = [self._compared(test, each) for each in _measured(self.first[1].reports.get(test.nodeid, []))]
+        rows = (row.op for window in windows for row in window.worse)
+        budgets = (each.rule for window in windows for each in window.budget)
+        return not PEAKS.isdisjoint([*rows, *budgets])
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""

@@ -284,7 +284,9 @@ class Causes:
         """Return the peaks to explain, and in words their holders; empty if none is to be."""
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
         if self._apart:  # another process judges, and requests the lines of failing tests
-            fails = {*PEAKS} if self.are_requested or request_of(self._config).held else set()
+            request = request_of(self._config)
+            is_side = bool(self._settings.against) and request.sites  # the base's lines explain nothing, to be left out
+            fails = {*PEAKS} if request.memory and (request.causes or is_side) else set()
         is_of_numpy = {name for name, _ in window.environment.frameworks} <= {"numpy"}
         facts = window.numbers.facts
         peaks = {name: max(column) for name in fails & PEAKS if (column := facts.get(name))}
