@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_opprof.measure import recorder
 from pytest_opprof.processes.child import Child
 from pytest_opprof.processes.pool import Batch
 from pytest_opprof.results.plain import plain
@@ -111,6 +112,18 @@ def test_a_module_is_set_up_once_if_it_is_to_stay(
 def test_what_went_wrong_is_said_and_is_not_said_of_the_next(fresh: Fresh, test: str, why: str) -> None:
     answers = fresh(question(test), question("test_a"))
     assert [answer[f"test_m.py::{name}"]["why"] for answer, name in zip(answers, (test, "test_a"))] == [why, ""]
+
+
+def test_a_defect_of_the_plugin_is_the_reason_why_a_test_was_not_measured(
+    fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise IndexError("a defect")
+
+    monkeypatch.setattr(recorder, "assemble", broken)
+    (answer,) = fresh(question("test_a"))
+    said = "test_m.py::test_a was not measured, by a defect of pytest-opprof: IndexError: a defect"
+    assert answer["test_m.py::test_a"]["why"].startswith(said)
 
 
 def test_a_test_over_its_budget_was_measured_and_nothing_went_wrong(fresh: Fresh) -> None:

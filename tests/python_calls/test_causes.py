@@ -303,6 +303,17 @@ def test_where_the_baseline_has_no_functions_nothing_follows_from_a_line():
     assert of_calls(None, now) == ["`convert` at tokenization.py:7 calls `tokenization.one` 500 times"]
 
 
+def test_no_more_calls_follow_from_a_line_than_there_are_in_all():
+    """Another function is called less, so that the whole rises by less than what follows from the line."""
+    lines = (edge(7, "read", "tokenization.item", 20), edge(9, "item", "history.check", 200))
+    functions = {"tokenization.read": 1, "tokenization.item": 20, "history.check": 200, "history.sort": 0}
+    now = PythonCalls(functions=functions, own=("tokenization.read",), lines=lines)
+    of_line = "`read` at tokenization.py:7 calls `tokenization.item` 20 times (baseline: 0)"
+    base = Before({"tokenization.read": 1, "history.sort": 50})
+    for before, follows in ((base, ""), (Before({"tokenization.read": 1}), " (+200 calls)")):
+        assert of_calls(before, now)[0] == f"{of_line}; 1 more function{follows} follows from it"
+
+
 def test_a_function_that_does_not_lead_to_those_that_grew_is_not_said_to():
     """A line of cattrs looks up a generated function, which has no file, and calls it."""
     lines = [
