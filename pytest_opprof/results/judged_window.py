@@ -351,7 +351,7 @@ class JudgedWindow:
         lines = {
             op: (self._line(op, _changed_place(more[0], nearness)), _share(rows.get(op), op, by, more, nearness))
             for op, (by, more) in grown.items()
-            if more
+            if more and self._explains(op, more)
         }
         shared: dict[Place, dict[str, int]] = defaultdict(dict)
         for op, (by, more) in grown.items():
@@ -389,6 +389,15 @@ class JudgedWindow:
         explained = self.numbers.explained.get(CPU_TIME, "") if self.slower_here else ""
         weighs = [f"  {self.weighs}", *(f"    {line}" for line in _lines(explained))]
         return [*found, *(Finding(CPU_TIME, None, text) for text in weighs)]
+
+    def _explains(self, op: str, more: Sequence[Grown]) -> bool:
+        """Return True unless lines hold a small part of the memory that is more: they are of one framework of two."""
+        row = next((row for row in (self.diff.rows if self.diff else ()) if row.is_fact and row.op == op), None)
+        amounts = self.numbers.facts.get(op)
+        if op not in IN_USE or row is None or not amounts:
+            return True
+        rise = max(amounts) * (1 - 1 / row.work.growth) if row.work.growth else 0
+        return sum(line.more for line in more) >= _MOST_CALLS * rise
 
     def _of_one_line(
         self, findings: Sequence[Finding], place: Place, more: Mapping[str, int], in_all: Mapping[str, int]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import WindowBaseline
@@ -238,6 +239,19 @@ where peak memory comes from (13 MiB):
         +8 MiB from test_m.py:9 in test_a  `step(model)`
  4 MiB  nets.py:1 in forward  `line 1`"""
     )
+
+
+@pytest.mark.parametrize(("peak", "line"), [(20, " at nets.py:2"), (22, "")])
+def test_a_line_that_holds_a_small_part_of_a_higher_peak_is_not_its_cause(peak: int, line: str) -> None:
+    """PyTorch's lines held 4.5 of 36 MiB beside NumPy's arrays (stable-baselines3)."""
+    before, now = {"peak_memory": (at(2, bytes=1 << 20),)}, {"peak_memory": (at(2, bytes=9 << 20),)}
+    found = profile(Add=1)
+    ops = WindowNumbers.of("body", found).counts
+    ranges = ({"peak_memory": Range(each << 20)} for each in (5, peak))
+    diff = compare(*((ops, each) for each in ranges), judge((), ()), STORED)
+    numbers = structs.replace(WindowNumbers.of("body", found), sites=now, facts={"peak_memory": (peak << 20,)})
+    failing = JudgedWindow(numbers, (), diff, base_sites=kept_sites(before))
+    assert [each.text for each in failing.told] == [f"peak memory: {peak} MiB (baseline: 5 MiB){line}"]
 
 
 def test_bytes_tell_the_line_where_flops_did_not_grow() -> None:
