@@ -261,18 +261,12 @@ IN_ONE_THREAD = Pool.in_one_thread
 """The real one: `suite` puts another in its place."""
 
 
-def in_one_thread(monkeypatch: pytest.MonkeyPatch, *found: object, expects_unrecorded: bool = False) -> list[int]:
-    """Stand for the fresh processes that confirm coarse times: what each finds, or raises. Return those asked.
-
-    *expects_unrecorded*: whether they are to record no op.
-    """
+def in_one_thread(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[int]:
+    """Stand for the fresh processes that confirm coarse times: what each finds, or raises. Return those asked."""
     asked: list[int] = []
 
-    def measured(
-        pool: Pool, test: str, number: int, stays: bool, is_enough: Callable[[Any], bool], unrecorded: bool = False
-    ) -> list[Any]:
+    def measured(pool: Pool, test: str, number: int, stays: bool, is_enough: Callable[[Any], bool]) -> list[Any]:
         asked.append(number)
-        assert unrecorded is expects_unrecorded
         look = found[min(number, len(found) - 1)]
         if isinstance(look, BaseException):
             raise look

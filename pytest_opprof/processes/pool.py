@@ -185,17 +185,13 @@ class Pool:
         with self._one(number, stays) as process:
             return process.measure(Batch([test]))[test]
 
-    def in_one_thread(
-        self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool], unrecorded: bool = False
-    ) -> list[Answer]:
-        """Measure *test* like `measure`, in one thread; once more there unless the first answer is enough.
-
-        *unrecorded*: without recording its ops.
+    def in_one_thread(self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool]) -> list[Answer]:
+        """Measure *test* in one thread, without recording its ops; once more there unless the first answer is enough.
 
         The cost of a first use in a process, such as an import, depends on earlier tests.
         """
         with self._one(number, stays) as process:
-            batch = Batch([test], Request(one_thread=True, ops_only=True, unrecorded=unrecorded))
+            batch = Batch([test], Request(one_thread=True, ops_only=True, unrecorded=True))
             first = process.measure(batch)[test]
             return [first] if is_enough(first) else [first, process.measure(batch)[test]]
 

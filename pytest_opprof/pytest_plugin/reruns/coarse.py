@@ -56,8 +56,6 @@ class _Suspect:
     """The first time of each fresh process."""
     has_later: bool = False
     """Whether one of them ran the test twice."""
-    is_recorded: bool = True
-    """Whether its ops are recorded there, as for its base."""
     is_shared: bool = True
     """Whether others used the machine beside each of them."""
 
@@ -158,9 +156,9 @@ class Coarsely:
             suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
         if not suspects:
             return found
-        if all(each.base.unrecorded for each in suspects.values()):
-            for suspect in suspects.values():
-                suspect.base, suspect.is_recorded = suspect.base.unrecorded or suspect.base, False
+        for suspect in suspects.values():
+            if bare := suspect.base.unrecorded:  # without it, recording takes little of the base
+                suspect.base = replace(bare, first=suspect.base.at_first)
         why, busy = self._look(test, windows, suspects)
         return [
             self._concluded(test, window, suspects[window.name], why, busy, was_first)
@@ -186,7 +184,6 @@ class Coarsely:
         self, test: TestRun, windows: Sequence[JudgedWindow], suspects: Mapping[str, _Suspect]
     ) -> tuple[str, str]:
         """Measure *suspects* in fresh processes; return why that failed, and who else used the machine."""
-        unrecorded = not any(each.is_recorded for each in suspects.values())
         busy = ""
         stays = may_stay(self._settings, windows)
 
@@ -202,7 +199,7 @@ class Coarsely:
             watch = Watch()
             with self._limit.spent():
                 try:
-                    answers = self._pool.in_one_thread(test.id, number, stays, is_enough, unrecorded)
+                    answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
                 except BackendError as error:
                     return str(error), busy
             is_ignored = self._settings.noise == "ignore"
@@ -216,7 +213,7 @@ class Coarsely:
                     lost = "coverage or a debugger traces them, too" if is_open else "the window was not opened there"
                     return answers[-1].why or lost, busy
                 suspect.seen.append(together(times))
-                suspect.first += times[:1] if suspect.is_recorded else []
+                suspect.first += times[:1]
                 suspect.has_later |= len(times) > 1
                 suspect.is_shared &= bool(disturbed) and not is_ignored
             if not any(each.slower() for each in suspects.values()):
@@ -250,7 +247,7 @@ class Coarsely:
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
             work = found.work(
-                *explained(window, found, was_recorded=suspect.is_recorded),
+                *explained(window, found, was_recorded=test.has_fixture),
                 *([_ELSEWHERE] if suspect.elsewhere else []),
             )
             looked = f"confirmed in {COARSE_PROCESSES} fresh processes, in one thread"
