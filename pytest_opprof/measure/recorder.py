@@ -281,7 +281,7 @@ class Recorder:
                 profiles.append(log.freeze(self._aliases, self._marks_ns))
         inside_ops = set[int]().union(*(log.inside_ops for _, log in self._recording))
         ranges = self._ranges.profile(profiles, inside_ops, self._aliases, self._marks_ns)
-        if not self.records:
+        if not self.records:  # its times need a profile, with the intervals of the windows' steps
             log = EventLog(Environment(()))
             for _ in self._intervals[1:]:
                 log.mark()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from time import monotonic
@@ -265,8 +266,8 @@ class Recording:
     def _again(self, process: Process, windows: Sequence[_Window], patience_s: float, warm: bool) -> None:
         """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*.
 
-        Then without recording ops, if that may take a notable part of their time, and with no function compiled before,
-        if functions compiled again are counted.
+        If *warm*, then once more without recording ops, if that may take a notable part of their time, and with no
+        function compiled before, if functions compiled again are counted.
 
         Calls of Python functions and peak memory are not measured again: their runs follow a run of the body anyway,
         and take ten times as long.
@@ -282,7 +283,7 @@ class Recording:
                     window.add_in_one_thread(answers[window.test.id])
                 if warm:
                     window.add_warm(answers[window.test.id])
-        recording = [window for window in windows if window.is_recording]
+        recording = [window for window in windows if warm and window.is_recording]
         tests = list(dict.fromkeys(window.test.id for window in recording))
         batch = Batch(tests, Request(one_thread=True, ops_only=True, unrecorded=True))
         answers = process.measure(batch, patience_s) if tests else {}
@@ -309,8 +310,8 @@ class _Window:
         self._coarse = [] if self.result.parallel or self.result.coarse is None else [self.result.coarse]
         self._later: list[Coarse] = []
         """The time of later runs in a process; in one thread, if several took CPU time."""
-        self._unrecorded: list[Coarse] = []
-        """The time of runs in which no op was recorded."""
+        self._unrecorded: Coarse | None = None
+        """The time of a run in which no op was recorded, if this is clearly less than that of the run before it."""
         self._warm: WindowBaseline | None = None
         self._anew: Range | None = None
 
@@ -353,9 +354,11 @@ class _Window:
         self._later += entry.coarse.values() if entry else ()
 
     def add_unrecorded(self, answer: Answer) -> None:
-        """Add the coarse time that a process took while it recorded no op."""
+        """Add the coarse time that a process took while it recorded no op, after a later run that did."""
         entry = answer.windows.get(self.result.name)
-        self._unrecorded += entry.coarse.values() if entry else ()
+        if entry and not entry.ops and self._later:  # a test with the fixture records its ops all the same
+            for bare in entry.coarse.values():
+                self._unrecorded = self._later[-1].beside_unrecorded(bare).unrecorded
 
     def add_warm(self, answer: Answer) -> None:
         """Add the measurement of a process that ran the test before."""
@@ -409,7 +412,7 @@ class _Window:
         first = together(self._coarse)
         later = together(self._later).beside(first) if self._later else first
         found = later if later.first or self.is_threaded else first
-        found = found.beside_unrecorded(together(self._unrecorded)) if self._unrecorded else found
+        found = dataclasses.replace(found, unrecorded=self._unrecorded)
         self.test.windows[self._index] = replace(self.result, coarse=found)
 
     def _add_times(self, number: int, entry: WindowBaseline) -> None:

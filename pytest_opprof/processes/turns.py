@@ -13,7 +13,7 @@ from msgspec import structs
 from ..errors import BackendError
 from ..profile.op_counts import listed
 from ..results.plain import converted, plain
-from ..verdict.coarse import CPU
+from ..verdict.coarse import STEEP
 from .child import Child, Command, TookTooLong, ready, started
 from .collection import Collection, Wanted
 from .request import USUAL, Request
@@ -245,7 +245,7 @@ def _may_go_on(side: _Side, others: Sequence[_Side], last: _Side) -> bool:
     match side.asks:
         case ["begin", test]:
             return last not in others or not last.is_to_run(test)
-        case ["turn"] if side is not last and _took_ns(last.ran.reports.get(side.test, ())) >= CPU.floor_ns:
+        case ["turn"] if side is not last and _took_ns(last.ran.reports.get(side.test, ())) >= STEEP.floor_ns:
             side.is_alone = all(other.asks for other in others)
             return side.is_alone
     return True

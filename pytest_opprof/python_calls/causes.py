@@ -31,6 +31,8 @@ _LINES = 3
 _FAR_MORE = 2
 # A line that calls less than this share of the first one's calls, or of a function's growth, is not reported.
 _NOTABLE = 0.1
+# The calls of two sides at a line, if they are estimated from every seventh or so, differ by less than this share.
+_ESTIMATED = 0.02
 
 
 class Cause(NamedTuple):
@@ -146,6 +148,8 @@ def of_calls(
     lines = [each for each in calling if each.function in every]
     if now.looked_up:  # of some calls alone: a line that makes few of these, and of all, proves nothing
         lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, every[each.function])]
+        estimated = {_line(each): each.calls for each in now.lines}
+        lines = [each for each in lines if each.calls >= _ESTIMATED * estimated[_line(each)]]
     if not any(each.function in more for each in lines):
         lines = []
     own = {*now.own}

@@ -23,10 +23,11 @@ from .functions import (
 )
 from .names import LOOP
 
-# About the most frames that are asked for the lines that call, at up to 3 us each. The project's own calls take one
-# each, so that a test of a million calls keeps all its lines. After half of the frames only every seventh call of a
-# function is asked for its line, after half of the rest every 49th, and so on: pyparsing's changed function ran last,
-# and the lines of the first calls alone blamed others. Seven, since few loops have a period of it.
+# The most frames that are asked for the lines of all calls, at up to 3 us each. The project's own calls take one each,
+# so that a test of 1.9 million calls keeps all its lines (13 s instead of 7). Beyond, only every seventh call of a
+# function is asked for its line, after a quarter of as many frames every 49th, after half of that every 343rd, and so
+# on: pyparsing's changed function ran last, and the lines of the first calls alone blamed others. Seven, since few
+# loops have a period of it.
 MOST_FRAMES = 2_000_000
 _SPARSER = 7
 # The first calls of each function are asked all the same.
@@ -83,12 +84,12 @@ class Tally:
         self._frames = 0
         self._stride = 1
         """A look-up stands for as many calls of a function: those since its last one."""
-        self._until = MOST_FRAMES // 2
-        """The frames after which it becomes larger."""
+        self._until = self._frames_more = MOST_FRAMES
+        """The frames after which it becomes larger, and how many more these were than those before."""
         self._seen: dict[Key, int] = {}
         """The calls of each function since it first did."""
-        self._asked: dict[Key, int] = {}
-        """The calls of each function up to the last that was looked up."""
+        self._asked: dict[Key, tuple[int, _CalledAt]] = {}
+        """The calls of each function up to the last that was looked up, and its line."""
         self._called_at = Counter[_CalledAt]()
         self._codes: dict[int, tuple[CodeType, str]] = {}
         """With the name of its module."""
@@ -139,13 +140,13 @@ class Tally:
 
         For a function that is not requested, only if a line of the project calls it itself.
         """
-        innermost, direct, calls = frame, True, 1
+        innermost, direct, calls, seen = frame, True, 1, 0
         if self._stride > 1:
             seen = self._seen[key] = self._seen.get(key, 0) + 1
-            calls = seen - self._asked.get(key, 0)
+            asked = self._asked.get(key)
+            calls = seen - asked[0] if asked else seen
             if seen > _RARE and calls < self._stride:
                 return
-            self._asked[key] = seen
         if self._wants(key):
             self._walks += 1
         elif frame is None or not self.is_own(frame.f_code.co_filename):
@@ -156,10 +157,14 @@ class Tally:
             self._frames += 1
         frame = frame or innermost
         if frame is not None:
-            self._called_at[self.know(frame), frame.f_lineno or line_number(frame), key, direct] += calls
+            place = self.know(frame), frame.f_lineno or line_number(frame), key, direct
+            self._called_at[place] += calls
+            if self._stride > 1:
+                self._asked[key] = seen, place
         if self._frames >= self._until:
             self._stride *= _SPARSER
-            self._until += max((MOST_FRAMES - self._until) // 2, 1)
+            self._frames_more = max(self._frames_more // (4 if self._stride == _SPARSER else 2), 1)
+            self._until += self._frames_more
 
     def goes_round(self, frame: FrameType, line: int) -> None:
         """Count an iteration of a loop of the project in *frame*, at the *line* where the loop begins."""
@@ -187,6 +192,9 @@ class Tally:
         """Return the counts so far."""
         if self.settle:
             self.settle()
+        for key, (asked, place) in self._asked.items():  # the calls since then are taken for ones from the same line
+            self._called_at[place] += self._seen[key] - asked
+            self._asked[key] = self._seen[key], place
         return Snapshot(
             dict(self.calls), dict(self.builtins), dict(self.loops), self.collections, dict(self._called_at)
         )

@@ -10,8 +10,7 @@ from types import CodeType, FrameType
 from ..errors import BackendError
 from .chains import UNKNOWN, Chains
 
-# The most calls of a tracer's `on_site`: 0.2 s with marks. Pure Python takes 20 to 45 times as long while it
-# is traced.
+# The most calls of a tracer's `on_site`: 0.2 s with marks. Pure Python takes 20 to 45 times as long while it is traced.
 MOST_MARKS = 200_000
 
 

@@ -100,9 +100,8 @@ class SettraceTracer(LineTracer):
             if node != self.now:
                 self._moved(node)
         elif self._follows is not None and not self._follows(code):
+            frame.f_trace_lines = False  # a generator, which may outlive the tracer, ignores its lines
             self._moved(self.chains.node(parent, code, code.co_firstlineno))
-        if self._follows is not None:
-            frame.f_trace_lines = self._follows(code)
         return local
 
     def _imported(self, frame: FrameType, event: str, argument: Any) -> Trace:  # pragma: no cover  # see _moved
@@ -114,9 +113,12 @@ class SettraceTracer(LineTracer):
         """Return the tracer of the lines of *code* called from *parent*, to which it returns."""
         node = self.chains.node
         known: dict[int, int] = {}
+        follows = self._follows is None or self._follows(code)
 
         def local(frame: FrameType, event: str, argument: Any) -> Trace:  # pragma: no cover  # see _moved
             if event == "line":
+                if not follows:
+                    return local
                 line = frame.f_lineno
                 found = known.get(line)
                 if found is None:

@@ -222,7 +222,8 @@ def slower(
     for name, before, after in found:
         # A baseline that ran in several threads took less wall time for the same work.
         explained = name == WALL_TIME and after[0] - now.cpu_ns[0] <= WALL.floor_ns
-        limits = [WALL] if name == WALL_TIME else [CPU, STEEP, *([DOUBTED] if doubted else [])]
+        here = [] if elsewhere else [STEEP, *([DOUBTED] if doubted else [])]
+        limits = [WALL] if name == WALL_TIME else [CPU, *here]
         most = min(each.of(before, elsewhere=elsewhere, shared=shared) for each in limits)
         if after[0] > most and not explained:
             return Slower(name, before[0], after[0])

@@ -97,9 +97,12 @@ class Row(Changed):
 
     @property
     def flops_of_more_calls(self) -> float:
-        """The FLOPs of the calls more than in the base; 0 if they are unknown."""
-        now = self.now
-        return now.flops.most * self.more_calls / now.calls.most if now and now.flops and now.calls.most else 0
+        """The FLOPs of the calls more than in the base if all calls do as much, or of all its growth; 0 if unknown."""
+        base, now = (each.flops if each else NONE for each in (self.base, self.now))
+        calls = self.calls[1]
+        return (
+            min(now.most * self.more_calls / max(calls.most, 1), now.most - base.most) if base and now and calls else 0
+        )
 
     @property
     def work_factor(self) -> float:

@@ -506,14 +506,23 @@ def test_a_first_run_that_takes_longer_than_a_later_one_is_kept_beside_it(record
     assert (cpu_ms(test), kept and kept.first and kept.first.cpu_ns) == ([10, 10], (500_000_000, 503_000_000))
 
 
-def test_the_time_without_recording_ops_is_kept_where_it_is_clearly_less(record: Record) -> None:
-    for ms, kept in ((20, (20_000_000, 20_000_000)), (98, None)):
-        test = one_round(100)
-        found = record(lambda number, _: coarse(100))
-        found.others.unrecorded = coarse(ms)
-        found.calls([test], 3)
-        time = test.windows[0].coarse
-        assert (cpu_ms(test), time and time.unrecorded and time.unrecorded.cpu_ns) == ([100, 100], kept)
+@pytest.mark.parametrize(
+    ("later", "ops", "kept"),
+    [
+        (100, False, (20_000_000, 20_000_000)),
+        (21, False, None),  # the run before it is as fast: a first run takes longer
+        (100, True, None),  # a test with the fixture, whose ops are recorded anyway
+    ],
+)
+def test_the_time_without_recording_ops_is_kept_where_it_is_clearly_less(
+    record: Record, later: int, ops: bool, kept: tuple[int, int] | None
+) -> None:
+    test = one_round(100)
+    found = record(lambda number, _: coarse(100 if len(found.others.in_one_thread) < 3 else later))
+    found.others.unrecorded = coarse(20) if ops else replace(coarse(20), ops={})
+    found.calls([test], 3)
+    time = test.windows[0].coarse
+    assert (cpu_ms(test), time and time.unrecorded and time.unrecorded.cpu_ns) == ([later, later], kept)
 
 
 def test_a_test_of_a_millisecond_is_not_run_without_recording(record: Record) -> None:

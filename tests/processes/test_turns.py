@@ -193,7 +193,7 @@ def test_a_side_that_ends_in_a_test_is_named(sides: Sides, in_turns: bool) -> No
         take_turns(sides(exits, side("B", [], {"t": 1})), Wanted(["t"], in_turns=in_turns))
 
 
-@pytest.mark.parametrize(("took_ms", "is_alone"), [(14, False), (15, True)])
+@pytest.mark.parametrize(("took_ms", "is_alone"), [(4, False), (5, True)])
 def test_the_base_runs_a_test_alone_that_took_long_in_the_working_tree(
     sides: Sides, took_ms: int, is_alone: bool
 ) -> None:

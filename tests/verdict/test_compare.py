@@ -262,6 +262,13 @@ def test_more_calls_with_most_flops_of_the_window_come_first(flops: int, order: 
     assert [row.op for row in compare((base, {}), (now, {}), unjudged("in parallel", []), LIMITS).rows] == order
 
 
+def test_more_small_calls_beside_a_large_one_have_no_more_flops_than_it_grew_by() -> None:
+    base = {"MatMul": OpCounts(Range(1), flops=Range(54_000_000))}
+    now = {"MatMul": OpCounts(Range(3), flops=Range(54_000_032)), "Add": OpCounts(Range(40))}
+    rows = compare((base, {}), (now, {}), unjudged("in parallel", []), LIMITS).rows
+    assert [row.op for row in rows] == ["Add", "MatMul"]
+
+
 def test_few_flops_come_before_no_calls_whatever_their_share() -> None:
     base = {"Add": OpCounts(Range(1), flops=Range(100)), "Cast": OpCounts(Range(1))}
     now = {"Add": OpCounts(Range(3), flops=Range(300)), "Cast": OpCounts(Range(201))}

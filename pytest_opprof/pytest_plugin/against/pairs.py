@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +34,7 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import plural
+from ...verdict.coarse import Slower
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.pair_rule import judge_pairs
 from ...verdict.quantities import FACTS, PEAKS
@@ -137,7 +138,7 @@ class Found:
 
     def does_more_later(self, test: SideTest) -> bool:
         """Return True if a later run of a test's body does more than at the base, but its first run does not."""
-        before, after = self._first_windows(test)
+        before, after = self._first_windows(test.nodeid)
         return not self.does_more(test) and any(
             each.does_more
             for name in before.keys() & after.keys()
@@ -174,23 +175,27 @@ class Found:
         return not self.suspects(test) and self._is_slower(test, doubted=True)
 
     def _is_slower(self, test: SideTest, *, doubted: bool) -> bool:
-        before, after = self._first_windows(test)
         return any(
             is_judged(diff)
             and (diff.only_calls_less or not doubted)
-            and slower_than([before[name]], [after[name]], doubted=doubted)
+            and self._slower_at_first(test.nodeid, name, doubted=doubted)
             for name, diff in self._diffs_of(test).items()
         )
 
-    def _first_windows(self, test: SideTest) -> tuple[Windows, Windows]:
+    def _first_windows(self, test: str) -> tuple[Windows, Windows]:
         """Return the windows of both sides in the first pair; none if it did not run the test."""
-        return next(iter(self._windows.get(test.nodeid, [])), ({}, {}))
+        return next(iter(self._windows.get(test, [])), ({}, {}))
 
-    def add_coarse(self, pair: Sequence[SideRun], busy: str) -> None:
-        """Add the coarse times of a pair in one thread; *busy*: who else used the machine."""
+    def _slower_at_first(self, test: str, window: str, *, doubted: bool = False) -> Slower | None:
+        """Return the time by which a window is slower in the first pair; None if it is not, or if a side lacks it."""
+        sides = [[side[window]] for side in self._first_windows(test) if window in side]
+        return slower_than(*sides, doubted=doubted) if len(sides) > 1 else None
+
+    def add_coarse(self, tests: Iterable[str], pair: Sequence[SideRun], busy: str) -> None:
+        """Add the coarse times that a pair of *tests* took in one thread; *busy*: who else used the machine."""
         before, after = pair
-        for test, reports in after.reports.items():
-            self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(reports), busy)
+        for test in tests:
+            self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(after.reports.get(test, [])), busy)
 
     def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.
@@ -217,8 +222,7 @@ class Found:
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
         known = base.explanations if base else {}
         said |= {name: _without(said[name], known[name]) for name in PEAKS & said.keys() & known.keys()}
-        there, here = ([side[window.name]] for side in self._windows[test][0])
-        slower = slower_than(there, here)
+        slower = self._slower_at_first(test, window.name)
         rise_ns = slower.now_ns - slower.base_ns if slower else 0
         if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then, rise_ns):
             function, where = grew
@@ -383,7 +387,9 @@ class Found:
         if is_later is False and not any(row.verdict.is_change for row in self._diff(compared, name).rows):
             window = window.with_remark(f"{LATER}, it did more than at the base once, and not again")
         window = replace(window, looked="; ".join(filter(None, [LATER if is_later else "", changed, differ])))
-        window = self.coarse.judged(test, window, self._diff(compared, name))
+        is_doubted = test in self.coarse.doubted
+        seems_slower = self._slower_at_first(test, name, doubted=is_doubted) is not None
+        window = self.coarse.judged(test, window, self._diff(compared, name), seems_slower=seems_slower)
         window = window.weighed(next(iter(self._windows[test][0][0][name].coarse.values()), None))
         assert window.diff is not None  # it was given one
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
@@ -477,7 +483,7 @@ class Found:
 
     def _diffs_of(self, test: SideTest) -> dict[str, Diff]:
         """Return the comparison of each window that both sides have."""
-        before, after = self._first_windows(test)
+        before, after = self._first_windows(test.nodeid)
         return {name: self._diff(test, name) for name in before.keys() & after.keys()}
 
     def _diff(self, test: SideTest, window: str) -> Diff:

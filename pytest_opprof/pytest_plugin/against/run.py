@@ -346,7 +346,7 @@ class Against:
             [wanted] = self._wanted([[test.nodeid for test in tests]], in_turns=True)
             request = Request(one_thread=True, ops_only=True, unrecorded=True)
             pair = turns.run_at_once([(sides, wanted)], bool(number % 2), request)
-            found.add_coarse(pair, watch.busy())
+            found.add_coarse([test.nodeid for test in tests], pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 
     def _pair(

@@ -315,11 +315,14 @@ class CoarsePairs:
         names = {name for before, _ in self._pairs.get(test, []) for name in before}
         return any(self._slower(test, name) is not None for name in names)
 
-    def judged(self, test: str, window: JudgedWindow, diff: Diff) -> JudgedWindow:
-        """Return a window with its *diff*, and with its time if all pairs agree that it is slower."""
+    def judged(self, test: str, window: JudgedWindow, diff: Diff, *, seems_slower: bool) -> JudgedWindow:
+        """Return a window with its *diff*, and with its time if all pairs agree that it is slower.
+
+        *seems_slower*: whether the first pair found it so, which measured many tests.
+        """
         window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
         pairs = self._pairs.get(test, [])
-        if any(window.name not in side for pair in pairs for side in pair):
+        if seems_slower and any(window.name not in side for pair in pairs for side in pair):
             return replace(window, undecided="it seemed slower, but a further pair of processes did not measure it")
         if len(pairs) < COARSE_PROCESSES or not is_judged(diff):
             return window

@@ -231,7 +231,7 @@ def test_fewer_calls_of_python_functions_are_doubted_where_the_time_grew_by_half
     run.found = Found("main", run.config)
     run.add(side(40, 1), side(20, 2))
     for _ in range(3):
-        run.found.add_coarse([side(40, 1), side(20, 2)], "")
+        run.found.add_coarse([run.test], [side(40, 1), side(20, 2)], "")
     assert run.record().status != Status.SLOWER
     run.found.coarse.doubted.add(run.test)
     assert run.record().status == Status.SLOWER
@@ -500,7 +500,7 @@ ONE = "import pytest\n@pytest.mark.opprof\ndef test_a(): pass\n"
 def confirmed(run: Pairs, *after_ms: int, busy: str = "", wall_ms: int = 0) -> None:
     """Add pairs that measured a test of 12 ms again in one thread, until one finds it fast enough."""
     for cpu_ms in after_ms:
-        run.found.add_coarse([took(run, 12), took(run, cpu_ms, wall_ms)], busy)
+        run.found.add_coarse([run.test], [took(run, 12), took(run, cpu_ms, wall_ms)], busy)
 
 
 def test_what_takes_longer_than_at_the_revision_in_three_more_pairs_fails(pairs: Run) -> None:
@@ -544,6 +544,15 @@ def test_a_line_outside_of_the_function_that_takes_longer_is_not_the_cause(pairs
     slower = took(run, 3900, explained=lines, explained_at=at, functions=(now,))
     run.found.locate([[run.described]], [took(run, 12, functions=(before,)), slower])
     assert f"\n    {told}\n" in run.report().longreprtext
+
+
+def test_a_window_that_the_revision_lacks_has_no_time_there(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900, calls=2))
+    other = replace(window(NS, rounds=1), numbers=structs.replace(window(NS, rounds=1).numbers, name="new"))
+    again = SideRun([run.test], {run.test: run.reports(other)})
+    run.found.locate([[run.described]], [took(run, 12), again])
+    assert "Add: 2 calls (main: 1)" in run.report().longreprtext
 
 
 def test_lines_that_hold_as_much_memory_at_the_revision_do_not_explain_a_peak(pairs: Run) -> None:
@@ -591,7 +600,7 @@ def test_one_more_pair_that_does_not_take_longer_lets_it_pass(pairs: Run) -> Non
 def test_a_pair_that_does_not_measure_a_slow_test_lets_nothing_pass_in_silence(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 12), took(run, 3900))
-    run.found.add_coarse([took(run, 12), SideRun([run.test], {run.test: []})], "")
+    run.found.add_coarse([run.test], [took(run, 12), SideRun([run.test], {})], "")
     assert not run.found.coarse.still_slower(run.test)
     assert (run.report().outcome, run.record().status) == ("passed", Status.TOO_NOISY)
     said = "it seemed slower, but a further pair of processes did not measure it"
@@ -604,7 +613,7 @@ def test_time_without_recording_is_not_said_to_hold_it(pairs: Run, was_recorded:
     run.add(took(run, 12), took(run, 3900, calls=10**6))
     pair = [took(run, 12, ops={}), took(run, 3900, ops={})]
     for _ in range(3):
-        run.found.add_coarse([took(run, 12), took(run, 3900, calls=10**6)] if was_recorded else pair, "")
+        run.found.add_coarse([run.test], [took(run, 12), took(run, 3900, calls=10**6)] if was_recorded else pair, "")
     text = run.report().longreprtext
     assert "CPU time: 3.9 s (main: 12 ms), x325" in text
     assert ("recording 1,000,000 calls of ops takes part of it" in text) is told
