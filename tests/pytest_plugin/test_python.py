@@ -560,8 +560,9 @@ def test_ids(shared):
 def test_an_update_counts_calls_and_memory_once_in_each_process(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_m=RUNS)
     pytester.runpytest_inprocess("-pno:asyncio", "--opprof-update").assert_outcomes(passed=1)
-    # Measured, counted and traced in three processes; measured twice more in the last.
-    assert len((pytester.path / "runs").read_text()) == 3 * 3 + 2
+    # Measured, counted and traced in three processes; measured twice more in the last, and run without recording if it
+    # took 2 ms in one of them.
+    assert len((pytester.path / "runs").read_text()) - (3 * 3 + 2) in (0, 1)
 
 
 @pytest.mark.slow
@@ -573,8 +574,9 @@ def test_an_update_looks_for_the_lines_of_ops_and_of_no_call(pytester: pytest.Py
     pytester.makepyfile(test_m=f"{source}    np.ones(9) + 1\n")
     pytester.runpytest_inprocess("-pno:asyncio", "--opprof-update").assert_outcomes(passed=1)
     assert file(pytester, ".sites.json")
-    # Measured and counted in three processes; measured twice more in the last.
-    assert len((pytester.path / "runs").read_text()) == 2 * 3 + 2
+    # Measured and counted in three processes; measured twice more in the last, and run without recording if it took
+    # 2 ms in one of them, as under coverage.
+    assert len((pytester.path / "runs").read_text()) - (2 * 3 + 2) in (0, 1)
 
 
 def test_a_body_with_ops_is_counted_only_where_that_is_asked(
