@@ -131,6 +131,15 @@ class Measurement:
             self.recorder.chains = before
 
     @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """Measure times alone in the context."""
+        before, self.recorder.records = self.recorder.records, False
+        try:
+            yield
+        finally:
+            self.recorder.records = before
+
+    @contextmanager
     def repeated(self) -> Iterator[list[Window]]:
         """Set the measurement so far aside; yield the list of windows that are opened until the context ends."""
         kept = self.windows, self.rounds

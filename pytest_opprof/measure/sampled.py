@@ -177,7 +177,8 @@ def timed_lines(
     def is_asked(code: CodeType) -> bool:  # pragma: no cover  # called by trace functions, too
         return (code.co_filename, code.co_name) in functions
 
-    tracer = Tracer(chains, moved, is_asked, most)
+    tracer = Tracer(chains, moved)
+    tracer.follows, tracer.most_marks = is_asked, most
     began_ns = clock_ns()
     tracer.start(sys._getframe())
     try:

@@ -274,25 +274,24 @@ class Recording:
         """
         threaded = [window for window in windows if window.is_threaded]
         others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
+
+        def measured(windows: Sequence[_Window], request: Request, repeats: bool = False) -> dict[str, Answer]:
+            tests = list(dict.fromkeys(window.test.id for window in windows))
+            return process.measure(Batch(tests, request, repeats=repeats), patience_s) if tests else {}
+
         for again, one_thread in ((threaded, True), (others, False)):
-            tests = list(dict.fromkeys(window.test.id for window in again))
-            batch = Batch(tests, Request(one_thread=one_thread, ops_only=True), repeats=warm)
-            answers = process.measure(batch, patience_s) if tests else {}
+            answers = measured(again, Request(one_thread=one_thread, ops_only=True), repeats=warm)
             for window in again:
                 if one_thread:
                     window.add_in_one_thread(answers[window.test.id])
                 if warm:
                     window.add_warm(answers[window.test.id])
         recording = [window for window in windows if warm and window.is_recording]
-        tests = list(dict.fromkeys(window.test.id for window in recording))
-        batch = Batch(tests, Request(one_thread=True, ops_only=True, unrecorded=True))
-        answers = process.measure(batch, patience_s) if tests else {}
+        answers = measured(recording, Request(one_thread=True, ops_only=True, unrecorded=True))
         for window in recording:
             window.add_unrecorded(answers[window.test.id])
         compiling = [window for window in windows if warm and window.counts_compilations]
-        tests = list(dict.fromkeys(window.test.id for window in compiling))
-        batch = Batch(tests, Request(anew=True, ops_only=True))
-        answers = process.measure(batch, patience_s) if tests else {}
+        answers = measured(compiling, Request(anew=True, ops_only=True))
         for window in compiling:
             window.add_compiled_anew(answers[window.test.id])
 
@@ -356,9 +355,10 @@ class _Window:
     def add_unrecorded(self, answer: Answer) -> None:
         """Add the coarse time that a process took while it recorded no op, after a later run that did."""
         entry = answer.windows.get(self.result.name)
-        if entry and not entry.ops and self._later:  # a test with the fixture records its ops all the same
-            for bare in entry.coarse.values():
-                self._unrecorded = self._later[-1].beside_unrecorded(bare).unrecorded
+        bare = next(iter(entry.coarse.values()), None) if entry else None
+        # A test with the fixture records its ops all the same.
+        if entry and bare and not entry.ops and self._later and self._later[-1].is_clearly_above(bare):
+            self._unrecorded = bare
 
     def add_warm(self, answer: Answer) -> None:
         """Add the measurement of a process that ran the test before."""

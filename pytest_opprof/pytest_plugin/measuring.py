@@ -390,15 +390,12 @@ def _times_unrecorded(
     if call.test.has_fixture:
         return {}
     again = recorded()
-    measurement.recorder.records = False
-    try:
+    with measurement.unrecorded():
         bare = _profiles_again(call, measurement)
-    finally:
-        measurement.recorder.records = True
     found = {}
     for name in again.keys() & bare.keys():
         before, after = coarse_of(again[name]), coarse_of(bare[name])
-        if before and after and before.beside_unrecorded(after).unrecorded:
+        if before and after and before.is_clearly_above(after):
             found[name] = after
     return found
 

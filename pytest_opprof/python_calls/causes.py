@@ -284,12 +284,7 @@ class _Growth:
 
     def below(self, functions: Iterable[str]) -> set[str]:
         """Return *functions* that grew, and the ones that grew below them."""
-        found, left = set[str](), [name for name in functions if name in self._more]
-        while left:
-            if (name := left.pop()) not in found:
-                found.add(name)
-                left += self._called[name].keys()
-        return found
+        return _reached((name for name in functions if name in self._more), self._called)
 
     def following(self, edges: Iterable[CallingLine]) -> dict[str, float]:
         """Return the functions that grew below the calls of a line, with the extra calls that follow from these.
@@ -456,12 +451,17 @@ def _reaches(function: str, other: str, lines: Iterable[CallingLine]) -> bool:
     called = defaultdict[str, set[str]](set)
     for each in lines:
         called[each.caller].add(each.function)
-    found, left = set[str](), [function]
+    return other in _reached([function], called)
+
+
+def _reached(functions: Iterable[str], called: Mapping[str, Collection[str]]) -> set[str]:
+    """Return *functions*, and the ones that these call, and so on."""
+    found, left = set[str](), [*functions]
     while left:
-        new = called[left.pop()] - found
-        found |= new
-        left += new
-    return other in found
+        if (name := left.pop()) not in found:
+            found.add(name)
+            left += called[name]
+    return found
 
 
 def _leads_to(edges: Sequence[CallingLine], more: Mapping[str, int]) -> str:

@@ -23,31 +23,29 @@ class LineTracer(ABC):
     _running: LineTracer | None = None
     """The tracer that runs in this process."""
 
-    def __init__(
-        self,
-        chains: Chains,
-        on_site: Callable[[int], None],
-        follows: Callable[[CodeType], bool] | None = None,
-        most_marks: int = MOST_MARKS,
-    ) -> None:
-        """*on_site* is called with a node of *chains* whenever the program comes to another one, *most_marks* times.
+    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
+        """*on_site* is called with a node of *chains* whenever the program comes to another one.
 
-        That is at each line that differs from the one before, and when a function returns into its caller's line. In
-        code that the tracer does not *follow* the program stays at the line where that began or went on; None: it
-        follows all.
+        That is at each line that differs from the one before, and when a function returns into its caller's line.
         """
+        self.follows: Callable[[CodeType], bool] | None = None
+        """Whether lines of a code are followed: in others the program stays at the line where they began or went on.
+
+        None: all are.
+        """
+        self.most_marks = MOST_MARKS
+        """The most calls of *on_site*."""
         self.now = UNKNOWN
         """The node at which the program is."""
         self.capped = False
-        """Whether there were more marks than allowed: later lines are unknown, as `on_site` was told, too."""
+        """Whether there were more than `most_marks`: later lines are unknown, as `on_site` was told, too."""
         self.replaced = False
         """Whether the program, or an exception in *on_site*, ended the tracing before `stop`: nodes may be wrong."""
         self.chains = chains
         self._importing: object = None
         """The outermost installed module that is being imported: meanwhile the program stays at the import."""
         self._on_site = on_site
-        self._follows = follows
-        self._marks, self._most_marks = 0, most_marks
+        self._marks = 0
 
     def start(self, frame: FrameType) -> None:
         """Begin in *frame*, which opened the window, and in the frames around it, to which the program may return.
@@ -117,10 +115,14 @@ class LineTracer(ABC):
     def _end(self) -> None:
         """Leave the interpreter as it was before `_begin`."""
 
+    def _is_followed(self, code: CodeType) -> bool:
+        """Return True if lines of *code* are followed; ask once for each code."""
+        return self.follows is None or self.follows(code)
+
     def _moved(self, node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
         """The program has come to *node*, which is not `now`."""
         self._marks += 1
-        if self._marks <= self._most_marks:
+        if self._marks <= self.most_marks:
             self.now = node
             self._on_site(node)
         elif not self.capped:

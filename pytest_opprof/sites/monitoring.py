@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 
 from .chains import UNKNOWN, Chains, line_number
 from .code import Kind, is_import, kinds
-from .line_tracer import MOST_MARKS, LineTracer
+from .line_tracer import LineTracer
 from .stack import here, running
 
 assert sys.version_info >= (3, 12)  # tells type checkers, too
@@ -41,14 +41,8 @@ class _Call:
 class MonitoringTracer(LineTracer):
     """Follows calls and returns on a stack; reads frames if the stack cannot be right."""
 
-    def __init__(
-        self,
-        chains: Chains,
-        on_site: Callable[[int], None],
-        follows: Callable[[CodeType], bool] | None = None,
-        most_marks: int = MOST_MARKS,
-    ) -> None:
-        super().__init__(chains, on_site, follows, most_marks)
+    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
+        super().__init__(chains, on_site)
         self._id = 0
         self._thread = 0
         self._until: CodeType | None = None
@@ -116,7 +110,7 @@ class MonitoringTracer(LineTracer):
             call = self._calls[key] = _Call(parent, back, code)
             if id(code) not in self._watched:
                 self._watched[id(code)] = code
-                lines = _events.LINE if self._follows is None or self._follows(code) else 0
+                lines = _events.LINE if self._is_followed(code) else 0
                 _monitoring.set_local_events(self._id, code, _ENDS | lines)
         self._stack.append(call)
 
@@ -129,7 +123,7 @@ class MonitoringTracer(LineTracer):
             return _DISABLE
         if get_ident() == self._thread and self._importing is None:
             self._enter(code, self.now, self.now)
-            if self._follows is not None and not self._follows(code):
+            if self.follows is not None and not self.follows(code):
                 self._moved(self.chains.node(self.now, code, code.co_firstlineno))
         return None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .chains import UNKNOWN, Chains, line_number
 from .code import Kind, is_import, kinds
-from .line_tracer import MOST_MARKS, LineTracer
+from .line_tracer import LineTracer
 from .stack import here, running
 
 Trace = Callable[[FrameType, str, Any], Any]
@@ -26,14 +26,8 @@ class SettraceTracer(LineTracer):
     from``, they resume unnoticed; the rest of that line, and of the line with the throw(), may be assigned to another.
     """
 
-    def __init__(
-        self,
-        chains: Chains,
-        on_site: Callable[[int], None],
-        follows: Callable[[CodeType], bool] | None = None,
-        most_marks: int = MOST_MARKS,
-    ) -> None:
-        super().__init__(chains, on_site, follows, most_marks)
+    def __init__(self, chains: Chains, on_site: Callable[[int], None]) -> None:
+        super().__init__(chains, on_site)
         self._locals: dict[tuple[int, int], Trace] = {}
         """By parent and the id of the code, which they keep."""
         self._before: Any = None
@@ -99,7 +93,7 @@ class SettraceTracer(LineTracer):
             node = self.chains.node(parent, code, line_number(frame))
             if node != self.now:
                 self._moved(node)
-        elif self._follows is not None and not self._follows(code):
+        elif self.follows is not None and not self.follows(code):
             frame.f_trace_lines = False  # a generator, which may outlive the tracer, ignores its lines
             self._moved(self.chains.node(parent, code, code.co_firstlineno))
         return local
@@ -113,11 +107,11 @@ class SettraceTracer(LineTracer):
         """Return the tracer of the lines of *code* called from *parent*, to which it returns."""
         node = self.chains.node
         known: dict[int, int] = {}
-        follows = self._follows is None or self._follows(code)
+        is_followed = self._is_followed(code)
 
         def local(frame: FrameType, event: str, argument: Any) -> Trace:  # pragma: no cover  # see _moved
             if event == "line":
-                if not follows:
+                if not is_followed:
                     return local
                 line = frame.f_lineno
                 found = known.get(line)

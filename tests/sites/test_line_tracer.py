@@ -200,7 +200,8 @@ def test_an_error_where_the_window_opens_leaves_nothing_behind() -> None:
 
 
 def test_it_gives_up_where_there_are_too_many_lines(marks: list[int]) -> None:
-    tracer, before = Tracer(Chains(), marks.append, most_marks=10), sys.gettrace()
+    tracer, before = Tracer(Chains(), marks.append), sys.gettrace()
+    tracer.most_marks = 10
     tracer.start(sys._getframe())
     for _ in range(10):
         programs.deep(1)
@@ -225,7 +226,8 @@ def test_in_code_that_it_does_not_follow_the_program_stays_where_that_began_or_w
         op()
         op(list(other()))
 
-    tracer = Tracer(Chains(), marks.append, lambda code: code is followed.__code__)
+    tracer = Tracer(Chains(), marks.append)
+    tracer.follows = lambda code: code is followed.__code__
     here = sys._getframe().f_lineno
     tracer.start(sys._getframe())
     followed()

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from ...profile.event_log import EventLog
 from ...sites.chains import Chains
-from ...sites.line_tracer import MOST_MARKS
 from ...sites.tracer import Tracer
 
 
@@ -19,7 +18,7 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
         if is_joined:  # another backend records this window, too, and its tracer serves both
             yield
             return
-    tracer = Tracer(chains, on_site, most_marks=MOST_MARKS)
+    tracer = Tracer(chains, on_site)
     if why := tracer.unavailable():
         log.remark(f"source lines are unknown: {why}", about="lines")
         yield
@@ -30,6 +29,6 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
     finally:
         tracer.stop()
         if tracer.capped:
-            log.remark(f"source lines are known only for the first {MOST_MARKS:,} executed lines", about="lines")
+            log.remark(f"source lines are known only for the first {tracer.most_marks:,} executed lines", about="lines")
         if tracer.replaced:
             log.remark("source lines may be wrong: something else traced lines (sys.settrace)", about="lines")

@@ -240,7 +240,7 @@ class Found:
 
     def takes_more_memory(self, test: SideTest) -> bool:
         """Return True if a peak of memory is higher in the first pair, or beyond its budget."""
-        windows = [self._compared(test, each) for each in _measured(self.first[1].reports.get(test.nodeid, []))]
+        windows = self._compared_in_all(test)
         rows = (row.op for window in windows for row in window.worse)
         budgets = (each.rule for window in windows for each in window.budget)
         return not PEAKS.isdisjoint([*rows, *budgets])
@@ -328,8 +328,7 @@ class Found:
         """Return True if the working tree fails for its work, so that source lines are needed, and still unknown."""
         if test.nodeid in self._sites:
             return False
-        reports = self.first[1].reports.get(test.nodeid, [])
-        windows = [self._compared(test, window) for window in _measured(reports)]
+        windows = self._compared_in_all(test)
         explains = any(window.is_slow or any(row.op in PEAKS for row in window.worse) for window in windows)
         return explains or any(window.asked or window.wanted_functions for window in windows)
 
@@ -356,6 +355,10 @@ class Found:
             report.outcome, report.longrepr = "failed", _Failure(message, cause, test)
         line = report.opprof["line"]
         report.opprof = plain(structs.replace(record, outcome=report.outcome, line=line))
+
+    def _compared_in_all(self, test: SideTest) -> list[JudgedWindow]:
+        """Return all windows of a test in the working tree, compared with the base."""
+        return [self._compared(test, each) for each in _measured(self.first[1].reports.get(test.nodeid, []))]
 
     def _compared(self, compared: SideTest, result: WindowResult) -> JudgedWindow:
         name, test = result.name, compared.nodeid

@@ -322,7 +322,7 @@ class CoarsePairs:
         """
         window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
         pairs = self._pairs.get(test, [])
-        if seems_slower and any(window.name not in side for pair in pairs for side in pair):
+        if seems_slower and self._is_missing(test, window.name):
             return replace(window, undecided="it seemed slower, but a further pair of processes did not measure it")
         if len(pairs) < COARSE_PROCESSES or not is_judged(diff):
             return window
@@ -337,11 +337,14 @@ class CoarsePairs:
             return replace(window, undecided=f"{waits.line(diff.then)}, unreliable while {self._busy}")
         return window
 
+    def _is_missing(self, test: str, window: str) -> bool:
+        """Return True if a pair did not measure a window on both sides."""
+        return any(window not in side for pair in self._pairs.get(test, []) for side in pair)
+
     def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:
-        pairs = self._pairs[test]
-        if any(window not in side for pair in pairs for side in pair):
+        if self._is_missing(test, window):
             return None
-        before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
+        before, after = ([pair[side][window] for pair in self._pairs[test]] for side in (0, 1))
         return slower_than(before, after, wall=wall, doubted=test in self.doubted)
 
 

@@ -360,7 +360,7 @@ def test_ops_of_other_threads_are_those_of_no_line_not_of_the_line_that_waits() 
 
 
 def test_where_too_many_lines_run_the_rest_has_none_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_opprof.frameworks.live.lines.MOST_MARKS", 20)
+    monkeypatch.setattr("pytest_opprof.sites.line_tracer.MOST_MARKS", 20)
     x = torch.ones(3)
 
     def body() -> None:
