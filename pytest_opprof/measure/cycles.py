@@ -51,18 +51,19 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
     yield from made_at([*lines][:_LINES])
 
 
-def memory_kept(call: Callable[[], object], least: int, *, on_device: bool = False) -> Sequence[Where]:
-    """Run the body once more; return in words the cycle that keeps memory, if that is at least *least* bytes: of arrays
+def memory_kept(call: Callable[[], object], peak: int, *, on_device: bool = False) -> Sequence[Where]:
+    """Run the body once more; return in words the cycle that keeps a quarter or more of the *peak*, in bytes: of arrays
     of NumPy and PyTorch on the host, or on a device (*on_device*), else of other objects on the host.
 
     When the collector runs decides how much of it is in a peak: 7.3 or 8.6 of 12.2 MiB in jaxtyping's test.
     """
+    least = max(peak // _NOTABLE_PART, 1)
     gc.collect()
     with uncollected(), nullcontext() if on_device else traced(1):
         call()
         garbage = _garbage()
         kept = _arrays(garbage, on_device)
-        are_arrays = sum(each.nbytes for each in kept) >= max(least, 1)
+        are_arrays = sum(each.nbytes for each in kept) >= least
         if not garbage or (on_device and not are_arrays):
             return []
         found: Sequence[object] = garbage
@@ -78,10 +79,10 @@ def memory_kept(call: Callable[[], object], least: int, *, on_device: bool = Fal
         after, _ = tracemalloc.get_traced_memory()
     of_arrays = sum(nbytes for is_freed, nbytes in sizes if is_freed())  # the program holds the others, too
     kind, total = ("arrays", of_arrays) if are_arrays else ("objects", before - after)
-    if total < max(least, 1):
+    if total < least:
         return []
     keep = f"the cycle {cycle} keeps" if cycle else "cycles keep"
-    return [Where(f"{keep} up to {format_bytes(total)} of {kind} until the garbage collector runs")]
+    return [Where(f"{keep} up to {format_bytes(min(total, peak))} of {kind} until the garbage collector runs")]
 
 
 class _Array(NamedTuple):
@@ -123,6 +124,8 @@ def _is_gone(weak: ref[object]) -> bool:
     return weak() is None
 
 
+# Of a peak: less is not its cause.
+_NOTABLE_PART = 4
 # In more garbage no cycle is looked for: 7 s in a million lists.
 _MOST_GARBAGE = 100_000
 _LINES = 3

@@ -13,10 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
+from typing import NamedTuple
 
 from ..errors import UsageError
 from ..machine.garbage import uncollected
 from ..sites.chains import UNKNOWN, Chains
+from ..sites.code import relative
+from ..sites.shown import Shown
 from ..sites.tracer import Tracer
 from ..units import format_bytes, plural
 from .traced import Where, line_of, traced
@@ -66,10 +69,11 @@ def _changes_noted() -> Iterator[list[str]]:
             setattr(tracemalloc, name, function)
 
 
-def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool] = bool) -> Sequence[Where]:
+def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) -> Sequence[Where]:
     """Run the body as a *call*, and return in words the lines that hold most of the memory near its *peak*.
 
-    *is_own* tells the program's files from those of packages that it calls.
+    *shown* tells the program's files from those of packages that it calls, and the lines that changed. Memory below
+    these comes first.
     """
     snapshots: list[tracemalloc.Snapshot] = []
     is_over = Event()
@@ -97,23 +101,38 @@ def lines_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
                 is_over.set()
                 looker.join()
     if is_ours and not snapshots:
-        found_at = _line_at(peak, call, is_own)
+        found_at = _line_at(peak, call, shown)
         return [found_at or Where("its lines are unknown: the peak is over within a millisecond")]
-    found = Counter[str]()
+    found = Counter[_Line]()
     for trace in snapshots[-1].statistics("traceback") if snapshots else ():
-        if line := line_of(trace.traceback, is_own):
+        if line := _line_of(trace.traceback, shown):
             found[line] += trace.size
-    first = [_held_at(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
+    first = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
     if first and max(found.values()) < _MUCH * peak:
-        return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {first[0].text}")]
-    return first
+        return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(*first[0]).text}")]
+    return [_held_at(line, size) for line, size in sorted(first, key=lambda each: not each[0].changed)]
 
 
-def _held_at(line: str, nbytes: int) -> Where:
-    return Where(f"{format_bytes(nbytes)} at {line}", line)
+class _Line(NamedTuple):
+    place: str
+    changed: str
+    """The changed line that led to it, or itself; empty without one."""
 
 
-def _line_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool]) -> Where | None:
+def _line_of(frames: Sequence[tracemalloc.Frame], shown: Shown | None) -> _Line | None:
+    """Return the innermost line of the program in the *frames* of an allocation, oldest first; None without one."""
+    if not (line := line_of(frames, shown.is_shown if shown else bool)):
+        return None
+    changed = [each for each in frames if shown and shown.is_changed(each.filename, each.lineno)]
+    return _Line(line, f"{relative(changed[-1].filename)}:{changed[-1].lineno}" if changed else "")
+
+
+def _held_at(line: _Line, nbytes: int) -> Where:
+    below = f", below the changed line {line.changed}" if line.changed not in ("", line.place) else ""
+    return Where(f"{format_bytes(nbytes)} at {line.place}{below}", line.changed or line.place)
+
+
+def _line_at(peak: int, call: Callable[[], object], shown: Shown | None) -> Where | None:
     """Run the body as a *call*, line by line, and return the one that allocates most of its *peak*.
 
     None if none does, or if lines cannot be traced.
@@ -141,5 +160,5 @@ def _line_at(peak: int, call: Callable[[], object], is_own: Callable[[str], bool
         finally:
             tracer.stop()
         moved(UNKNOWN)
-    place = line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), is_own)
-    return _held_at(place, more) if place and more >= _NEARLY[0] * peak else None
+    found = _line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), shown)
+    return _held_at(found, more) if found and more >= _NEARLY[0] * peak else None

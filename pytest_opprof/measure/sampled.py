@@ -128,20 +128,27 @@ class Sampler:
                     samples[most] += samples.pop(line, 0)
                 self._inside.pop(line, None)
 
+    def _is_changed(self, line: Frame | None) -> bool:
+        return line is not None and self._shown.is_changed(line.file, line.line)
+
     def lines(self) -> Iterator[Where]:
         """Yield in words the lines that took most of the time, with their share of it.
 
-        The first is the innermost line that most of it is below, unless one line takes most of it itself.
+        The first is the innermost line that most of it is below: a line that changed, or any, unless one takes most of
+        it itself.
         """
         total = sum(self._at.values())
         most_at = max((ns for line, ns in self._at.items() if line is not None), default=0)
-        around = [line for line, ns in self._below.items() if ns >= _MOST * total and line not in self._recursive]
-        if around and most_at < _MOST * total:
-            cause = max(around, key=lambda line: self._depth[line] / self._below[line])
+        most_below = {line for line, ns in self._below.items() if ns >= _MOST * total}
+        around = {line for line in most_below if self._is_changed(line)}
+        if not around and most_at < _MOST * total:
+            around = most_below - self._recursive
+        cause = max(around, key=lambda line: self._depth[line] / self._below[line], default=None)
+        if cause is not None and self._at[cause] < _MOST * self._below[cause]:
             site = self._shown.site([cause])
             share = format_share(self._below[cause] / total, 2)
             yield Where(f"{share} of the time is below {site} `{site.text}`", f"{site.file}:{site.line}")
-        for frame, ns in self._at.most_common(_LINES):
+        for frame, ns in sorted(self._at.most_common(_LINES), key=lambda each: not self._is_changed(each[0])):
             if frame is not None and ns >= _NOTABLE * total:
                 site = self._shown.site([frame])
                 inside = self._inside.get(frame, Counter()).most_common(1)

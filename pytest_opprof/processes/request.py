@@ -27,6 +27,8 @@ class Request(Struct, frozen=True):
     """Only the calls of Python functions, in the one run of a body."""
     anew: bool = False
     """The framework forgets the functions that it compiled before."""
+    since: str = ""
+    """A commit: of the lines that lead to a cause, the ones that changed since then are named."""
     first_look: bool = False
     """Another request follows, which looks for leaks."""
 

@@ -148,13 +148,9 @@ def memory_holders(
     *are_lines_known*: whether Python's tracing of memory tells the lines. *on_device*: whether it is a device's memory.
     """
     assert measurement.shown is not None  # a run that judges has it
-    cycle = partial(memory_kept, call.by_us, peak // _NOTABLE_PART, on_device=on_device)
-    looks = [partial(lines_at, peak, call.by_us, measurement.shown.is_shown), cycle] if are_lines_known else [cycle]
+    cycle = partial(memory_kept, call.by_us, peak, on_device=on_device)
+    looks = [partial(lines_at, peak, call.by_us, measurement.shown), cycle] if are_lines_known else [cycle]
     return [each for look in looks for each in _of_more_runs(call, measurement, look) or ()]
-
-
-# Of a peak: less is not its cause.
-_NOTABLE_PART = 4
 
 
 def _of_more_runs(
@@ -347,7 +343,7 @@ def _code_of(item: pytest.Item) -> CodeType | None:
 def _measure_rounds(
     call: Call, measurement: Measurement, rounds: int, again: bool = False
 ) -> Generator[None, object, object]:
-    plan = measurement.plan
+    plan, request = measurement.plan, request_of(call.item.config)
     measurement.forget()
     body = Window(BODY, measurement.aliases)
     body.threads = measurement.threads
@@ -360,7 +356,7 @@ def _measure_rounds(
                 with measurement.recorder.step(body):
                     if number < rounds - 1 or again:
                         result = call.by_us()
-                    elif measurement.shown and request_of(call.item.config).slow:
+                    elif measurement.shown and (request.slow or request.causes):
                         with Sampler(measurement.shown) as sampler:
                             result = yield from call.by_pytest()
                         measurement.sampled = [*sampler.lines()]

@@ -222,7 +222,7 @@ class Measuring:
                 )
                 if not body.why_not_again(test):
                     holders = partial(body.memory_holders, call, measurement)
-                    windows = self._judging.causes.memory_explained(windows, holders)
+                    windows = self._judging.causes.memory_explained(test, windows, holders)
             windows = self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
             return self._judging.causes.with_change(test, windows)
 

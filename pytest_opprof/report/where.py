@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ..ops.names import canonical_ops
@@ -57,7 +57,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
     ]
     lines: list[TextLine] = []
     if len(ops) > _SINGLE_OPS and not every_line:
-        lines += [_BLANK, *_together(ops, more)]
+        lines += [_BLANK, *_together(ops, window.is_changed, more)]
     else:
         then = window.diff.then if window.diff else ""
         alike = defaultdict[tuple[str, tuple[TextLine, ...]], list[_Op]](list)
@@ -179,8 +179,10 @@ class _Op:
         return [note for note in notes if note]
 
 
-def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
-    """Yield the lines to blame, each with its ops: the line with most more calls first, then as in the program."""
+def _together(ops: Sequence[_Op], is_changed: Callable[[SourceLine], bool], more: str) -> Iterator[TextLine]:
+    """Yield the lines to blame, each with its ops: changed lines first, then the line with most more calls, then as in
+    the program.
+    """
     by_line = defaultdict[_Line, list[str]](list)
     order: dict[_Line, list[int]] = {}
     grew = Counter[_Line]()
@@ -197,7 +199,8 @@ def _together(ops: Sequence[_Op], more: str) -> Iterator[TextLine]:
                 grew[line] += op.grown[line].more
     new = {line for op in ops for line, grown in op.grown.items() if grown.is_new}
     yield TextLine("where they come from:", "title")
-    for line in sorted(by_line, key=lambda line: (-grew[line], order[line]))[:_LINES]:
+    is_old = {line: line.line is None or not is_changed(line.line) for line in by_line}
+    for line in sorted(by_line, key=lambda line: (is_old[line], -grew[line], order[line]))[:_LINES]:
         yield TextLine(f"  {line}" + ("  (new)" if line in new else ""), "worse")
         yield TextLine(f"      {', '.join(by_line[line])}")
     yield from map(TextLine, PLAIN.left_out(len(by_line) - _LINES, "line", more))

@@ -245,7 +245,7 @@ class JudgedWindow:
         if python is None or finding.adds:
             return []
         if of == PYTHON_CALLS:
-            return causes.of_calls(self.base_functions, python, self._is_changed)
+            return causes.of_calls(self.base_functions, python, self.is_changed)
         if of == LOOP_ITERATIONS:
             return causes.of_loops(self.base_loops, python)
         names = {"gc.collect"} if of in OF_PYTHON else counted_as(of.removeprefix(PREFIX), python)
@@ -376,6 +376,7 @@ class JudgedWindow:
             each if each.adds or each.line else _at(each, *lines.get(lines_of(each.op or each.rule), (None, "")))
             for each in found
         ]
+        found = self._changed_first(found)
         numbers = {row.op: row.work.number for row in rows.values() if row.is_fact}
         found = _with_facts(found, {op for op, number in numbers.items() if number and number.base == "0"})
         is_told = any(self.dearer and self.dearer in each.text for each in found)
@@ -430,16 +431,29 @@ class JudgedWindow:
         at = next(number for number, each in enumerate(findings) if each.op == ops[0] and each.rule in OF_MORE_CALLS)
         return [*others[:at], first, *together, *others[at:]]
 
+    def _changed_first(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return *findings* of ops in another order: first the ones of a line that changed, with what follows them."""
+        together: list[list[Finding]] = []
+        for each in findings:
+            if each.adds and together:
+                together[-1].append(each)
+            else:
+                together.append([each])
+        ops = [each for each in together if each[0].op and each[0].op not in FACTS]
+        ordered = iter(sorted(ops, key=lambda each: each[0].line is None or not self.is_changed(each[0].line)))
+        return [finding for each in together for finding in (next(ordered) if each in ops else each)]
+
     def _line(self, op: str, place: Place) -> SourceLine:
         """Return the line at *place* that calls *op*; of duplicates, the last."""
         return [line for site in self.numbers.sites[op] for line in site.lines if line.place == place][-1]
 
-    def _is_changed(self, line: SourceLine) -> bool:
+    def is_changed(self, line: SourceLine) -> bool:
+        """Return True if a line differs from the base's."""
         return any(line.line in each for each in self.changed.get(line.file, ()))
 
     def _nearness(self) -> Callable[[Place], int]:
         """Return how near a line is to the change: 2 if it changed, 1 if its file did, else 0."""
-        changed = {line.place for line in self.lines if self._is_changed(line)}
+        changed = {line.place for line in self.lines if self.is_changed(line)}
         return lambda place: 2 if place in changed else int(place.file in self.changed)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +30,14 @@ class Changes:
             if file.suffix == ".py" and not file.is_symlink()
         }
         self._statements: dict[str, Sequence[range]] = {}
+        self._by_path: dict[str, Sequence[range]] = {}
+
+    def has(self, path: str, line: int) -> bool:
+        """Return True if a line of the file at *path* changed."""
+        if path not in self._by_path:
+            name = self.name_of(Path(path))
+            self._by_path[path] = self.of([name]).get(name, ())
+        return any(line in each for each in self._by_path[path])
 
     def name_of(self, file: Path) -> str:
         """Return the name of a file in source lines."""
@@ -58,6 +66,10 @@ class _Statement(NamedTuple):
     """The functions and classes that it is in."""
     code: str
     lines: range
+    begins: int
+    """Its first line, below decorators."""
+    parts: Sequence[object]
+    """Of its syntax tree, without the statements in it."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -68,8 +80,9 @@ class _Statement(NamedTuple):
 def changed_statements(before: bytes, now: bytes) -> list[range]:
     """Return the lines of the statements *now* that the source *before* lacks; of one with a body its header.
 
-    Where a function only lost statements it is the one after them, which now runs in their place. Nothing is known of
-    source that cannot be parsed.
+    Of a changed statement of several lines they are the ones at which a changed expression begins. Where a function
+    only lost statements it is the one after them, which now runs in their place. Nothing is known of source that cannot
+    be parsed.
     """
     try:
         old, new = ([*_statements(_parsed(source))] for source in (before, now))
@@ -86,14 +99,35 @@ def changed_statements(before: bytes, now: bytes) -> list[range]:
             found.append(each)
     gained = {each.scope for each in found}
     lost = set[str]()
+    gone = defaultdict[str, set[str]](set)
+    after: list[range] = []
     for each in old:
         if left[each.key]:
             left[each.key] -= 1
             lost.add(each.scope)
+            gone[each.scope].update(ast.dump(node) for node in _nodes(each.parts))
         elif each.scope in lost - gained:
             lost.discard(each.scope)
-            found.append(places[each.key])
-    return [each.lines for each in found]
+            after.append(places[each.key].lines)
+    return [lines for each in found for lines in _new_lines(each, gone[each.scope])] + after
+
+
+def _new_lines(statement: _Statement, known: Collection[str]) -> Iterator[range]:
+    """Yield the lines of a statement at which an expression begins that is not *known*, and its first lines."""
+    if not known or len(statement.lines) < 2:
+        yield statement.lines
+        return
+    lines = {statement.lines.start, statement.begins}
+    for node in _nodes(statement.parts):
+        if (at := getattr(node, "lineno", None)) and ast.dump(node) not in known:
+            # A call of a method counts for the line with the method's name.
+            method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+            lines |= {at, (method and method.end_lineno) or at}
+    yield from (range(line, line + 1) for line in sorted(lines))
+
+
+def _nodes(parts: Iterable[object]) -> Iterator[ast.AST]:
+    return (node for part in parts if isinstance(part, ast.AST) for node in ast.walk(part))
 
 
 def _parsed(source: bytes) -> ast.Module:
@@ -113,7 +147,9 @@ def _statements(tree: ast.Module) -> Iterator[_Statement]:
         header = [value for name, value in ast.iter_fields(node) if name not in _BODIES]
         parts = [each for value in header for each in (value if isinstance(value, list) else [value])]
         code = " ".join(ast.dump(each) if isinstance(each, ast.AST) else repr(each) for each in parts)
-        yield _Statement(scope, f"{type(node).__name__} {code}", _lines(node, parts))
+        lines = _lines(node, parts)
+        begins = getattr(node, "lineno", lines.start)
+        yield _Statement(scope, f"{type(node).__name__} {code}", lines, begins, parts)
         is_scope = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         inside = f"{scope}.{node.name}" if is_scope else scope  # type: ignore[attr-defined]
         for name in ("cases", "finalbody", "orelse", "handlers", "body"):
@@ -122,7 +158,7 @@ def _statements(tree: ast.Module) -> Iterator[_Statement]:
 
 def _lines(node: ast.AST, parts: Iterable[object]) -> range:
     """Return the lines of a statement, decorators included, up to the end of these *parts* of it."""
-    inside = [each for part in parts if isinstance(part, ast.AST) for each in ast.walk(part)]
+    inside = [*_nodes(parts)]
     begins = [at for each in (node, *inside) if (at := getattr(each, "lineno", None))]
     ends = [at for each in inside if (at := getattr(each, "end_lineno", None))]
     return range(min(begins), max([*begins, *ends]) + 1) if begins else range(0)

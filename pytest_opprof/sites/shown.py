@@ -6,12 +6,15 @@ import linecache
 import os
 import posixpath
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UsageError
 from .chains import Frame
 from .code import Kind, first_part, in_package, is_test_tool, kinds
 from .places import passes_on
+
+if TYPE_CHECKING:
+    from .changed import Changes
 
 # The most lines of a statement that are read to see whether it passes all arguments on.
 _MOST_LINES = 5
@@ -55,6 +58,10 @@ class Shown:
         self._root = os.path.abspath(rootdir)
         self._show, self._hide = [_path(each) for each in show], [_path(each) for each in hide]
         self._files: dict[str, _File] = {}
+        self.changes: Changes | None = None
+        """Since the base; None if unknown."""
+        self.test = ""
+        """The file of the test: if it changed, too, it is not the cause of what the code under test does."""
         for given in show:
             if is_test_tool(package_of(given)):
                 raise UsageError(
@@ -74,6 +81,10 @@ class Shown:
     def is_own(self, file: str) -> bool:
         """Return True if a file is the program's: its lines are followed, and chosen."""
         return kinds[file] is Kind.TRACED and self.is_shown(file)
+
+    def is_changed(self, file: str, line: int) -> bool:
+        """Return True if a line of the program differs from the base's."""
+        return self.changes is not None and file != self.test and self.is_own(file) and self.changes.has(file, line)
 
     def shows(self, package: str) -> bool:
         """Return True if the user asked for lines of a whole package, by its name."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import re
 import tracemalloc
+from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
 
@@ -13,6 +14,7 @@ from pytest_opprof.errors import UsageError
 from pytest_opprof.measure import host_memory
 from pytest_opprof.measure.host_memory import LOOKER, lines_at, peak_of
 from pytest_opprof.measure.traced import line_of
+from pytest_opprof.sites.shown import Shown
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -67,6 +69,51 @@ def test_a_peak_that_no_look_meets_has_the_line_that_allocates_most_of_it(monkey
 def test_where_no_line_reaches_a_peak_that_is_said() -> None:
     ((line, _),) = lines_at(100 * MIB, lambda: bytearray(MIB))
     assert line == "its lines are unknown: the peak is over within a millisecond"
+
+
+class Changed(Shown):
+    """Of which these lines of this file changed."""
+
+    def __init__(self, *lines: int) -> None:
+        super().__init__(Path(__file__).parents[1])
+        self._lines = lines
+
+    def is_changed(self, file: str, line: int) -> bool:
+        return file == __file__ and line in self._lines
+
+
+def test_memory_below_a_line_that_changed_comes_first_with_that_line() -> None:
+    def made() -> bytearray:
+        return bytearray(4 * MIB)
+
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        larger = bytearray(5 * MIB)
+        kept = made()
+        looker.join(10)  # it has looked
+        del larger, kept
+
+    here, begin = "tests/measure/test_host_memory.py", body.__code__.co_firstlineno
+    first, second = lines_at(9 * MIB, body, Changed(begin + 3))
+    said = f"4 MiB at {here}:{made.__code__.co_firstlineno + 1}, below the changed line {here}:{begin + 3}"
+    assert first == (said, f"{here}:{begin + 3}")
+    assert second == (f"5 MiB at {here}:{begin + 2}", f"{here}:{begin + 2}")
+    first, second = lines_at(9 * MIB, body, Changed(made.__code__.co_firstlineno + 1))
+    assert first.text == said.partition(", below")[0]
+
+
+def test_a_changed_line_is_named_for_a_peak_that_no_look_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made() -> None:
+        bytearray(4 * MIB)
+
+    def body() -> None:
+        made()
+
+    monkeypatch.setattr(host_memory, "Thread", lambda **_: Thread(target=str))
+    begin = body.__code__.co_firstlineno
+    ((said, place),) = lines_at(4 * MIB, body, Changed(begin + 1))
+    assert place == f"tests/measure/test_host_memory.py:{begin + 1}"
+    assert said.endswith(f":{begin - 2}, below the changed line {place}")
 
 
 def test_a_line_of_a_package_is_named_only_where_the_program_has_none() -> None:

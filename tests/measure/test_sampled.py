@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -150,6 +150,39 @@ def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes
         "69% of the time is at copy.py:2",
         "22% of the time is at copy.py:1",
     ]
+
+
+class Changed(Shown):
+    """Of which one line of each file changed."""
+
+    def __init__(self, changed: Mapping[str, int]) -> None:
+        super().__init__(HERE.parent)
+        self._changed = changed
+
+    def is_changed(self, file: str, line: int) -> bool:
+        return self._changed.get(file) == line
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"test.py": 9}, ["100% is below test.py:9", "60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"test.py": 9, "step.py": 5}, ["100% is below step.py:5", "60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"leaf.py": 1}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"leaf.py": 2}, ["40% is at leaf.py:2", "60% is at leaf.py:1"]),  # too little of the time to be the cause
+        ({"other.py": 1}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
+    ],
+)
+def test_a_changed_line_that_most_of_the_time_is_below_comes_first(
+    changed: Mapping[str, int], said: Sequence[str]
+) -> None:
+    sampler = Sampler(Changed(changed))
+    for leaf, ns in ((1, 60), (2, 40)):
+        names = {"leaf.py": leaf, "step.py": 5, "test.py": 9}
+        sampler._add([Frame(file, "run", line) for file, line in names.items()], [0, 1, 2], None, ns)
+    found = [each.text.partition(" in ")[0].replace(" of the time", "") for each in sampler.lines()]
+    assert found == said
 
 
 def searches_and_writes(file: int) -> None:

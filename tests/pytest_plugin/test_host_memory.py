@@ -10,6 +10,7 @@ import pytest
 from pytest_opprof.measure.host_memory import LOOKER
 
 from ..conftest import coarsely
+from ..git_history import committed
 
 Suite = Callable[..., pytest.RunResult]
 HEAD = "import pytest, threading, tracemalloc\nfrom pytest_opprof.backends import fake\nSEEN = []\n"
@@ -31,6 +32,23 @@ def test_a_peak_over_its_budget_fails_with_the_line_that_holds_it(pytester: pyte
     )
     result.stdout.no_fnmatch_line("op * calls *")
     result.stdout.no_fnmatch_line("test_m.py::test_a: *")
+
+
+@pytest.mark.processes
+def test_the_changed_line_that_leads_to_a_peak_is_named(pytester: pytest.Pytester, suite: Suite) -> None:
+    looked = f"    [each.join(10) for each in threading.enumerate() if each.name == {LOOKER!r}]\n"
+    code = pytester.makepyfile(
+        m="def made(n):\n    return [str(i) for i in range(n)]\ndef few():\n    return made(9)\n"
+    )
+    write(pytester, "opprof(memory=True)", f"    import m\n    kept = m.few()\n{looked}")
+    committed(pytester.path)
+    suite("--opprof-update", "--no-opprof-python").assert_outcomes(passed=1)
+    code.write_text(code.read_text().replace("(9)", "(50_000)"))
+    result = suite("--opprof", "--no-opprof-python")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines(
+        [r"  peak memory of the host: .* MiB \(baseline: .*", r"    .* MiB at m.py:2, below the changed line m.py:4"]
+    )
 
 
 def test_a_peak_within_its_budget_passes(pytester: pytest.Pytester, suite: Suite) -> None:

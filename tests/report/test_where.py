@@ -388,6 +388,19 @@ def test_a_line_that_changed_is_the_cause_before_others_in_files_that_did() -> N
         assert f"nets.py:{cause}" in replace(failing, changed={"nets.py": ranges}).told[0].text
 
 
+def test_ops_of_changed_lines_come_first_in_findings_and_in_lines() -> None:
+    sites = {"Cast": (at(3, 9),), "Mul": (at(5, 2),), "Neg": (at(7, 2),), "Relu": (at(9, 2),)}
+    now = {"Cast": 9, "Mul": 2, "Neg": 2, "Relu": 2}
+    failing = window(
+        now, sites, dict.fromkeys(now, 1), {op: (at(each.lines[0].line),) for op, (each,) in sites.items()}
+    )
+    assert [each.op for each in failing.told] == ["Cast", "Mul", "Neg", "Relu"]
+    changed = replace(failing, changed={"nets.py": [range(7, 8)]})
+    assert [each.op for each in changed.told] == ["Neg", "Cast", "Mul", "Relu"]
+    for each, first in ((failing, 3), (changed, 7)):
+        assert text(each).splitlines()[2].startswith(f"  nets.py:{first} in forward")
+
+
 def test_why_nothing_is_known_is_told_for_the_ops_that_are_asked_for() -> None:
     failing = replace(window({"Cast": 1}, {}, {}, Cast=0), sites_lost="it broke")
     assert text(failing) == "\nsource lines for Cast are unknown: it broke"

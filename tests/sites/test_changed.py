@@ -48,20 +48,23 @@ def changed(before: str, now: str) -> set[int]:
 @pytest.mark.parametrize(
     ("old", "new", "lines"),
     [
-        ("        b,", "        c,", {5, 6, 7, 8}),
+        ("        b,", "        c,", {5, 7}),
+        ("        a,\n        b,", "        a.c(1)\n        .d(),\n        b,", {5, 6, 7}),
         ("            b):", "            c):", {9, 10}),
         ("return total", "return a", {10}),
         ("KeyError", "OSError", {13, 14}),
         ("              2)", "              3)", {17, 18}),
         ("case _", "case x", {20}),
-        ("size=1", "size=2", {1, 2, 3, 4}),
+        ("size=1", "size=2", {1, 2, 3}),
         ("return 2", "return 3", {21}),
         ("        b()\n", "        b()  # often\n", set()),
         ("sum(\n        a,", "sum(a,", set()),
         ("try:", "# more\n    try:", set()),
     ],
 )
-def test_a_statement_changes_as_a_whole_and_of_one_with_a_body_the_header(old: str, new: str, lines: set[int]) -> None:
+def test_a_statement_changes_where_changed_expressions_begin_and_of_one_with_a_body_the_header(
+    old: str, new: str, lines: set[int]
+) -> None:
     now = SOURCE.replace(old, new)
     assert now != SOURCE
     assert changed(SOURCE, now) == lines

@@ -7,7 +7,10 @@ import pytest
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.sites.chains import Frame
+from pytest_opprof.sites.changed import Changes
 from pytest_opprof.sites.shown import Shown, Site
+
+from ..git_history import committed
 
 PACKAGES = "/usr/lib/python3/dist-packages"
 
@@ -48,6 +51,21 @@ def frames(root: Path) -> dict[str, Frame]:
 
 def chain(frames: dict[str, Frame], names: str) -> list[Frame]:
     return [frames[name] for name in names.split()]
+
+
+@pytest.mark.processes
+def test_lines_of_the_program_that_differ_from_the_base_changed_but_none_of_the_test(root: Path) -> None:
+    model, test = root / "src/mylib/model.py", root / "tests/test_model.py"
+    shown = Shown(root)
+    assert not shown.is_changed(str(model), 3)  # nothing is known
+    committed(root)
+    model.write_text(model.read_text().replace("y = ", "y = 2 * "))
+    test.write_text(test.read_text().replace("(1)", "(2)"))
+    shown.changes = Changes(root, "it", "HEAD")
+    assert [shown.is_changed(str(model), line) for line in (1, 2, 3, 4)] == [False, False, True, False]
+    assert shown.is_changed(str(test), 2)
+    shown.test = str(test)
+    assert not shown.is_changed(str(test), 2)
 
 
 def test_the_innermost_line_of_the_project_is_shown_with_those_that_called_it(

@@ -220,14 +220,17 @@ class Found:
         A test whose calls are judged anyway names them there.
         """
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
-        known = base.explanations if base else {}
-        said |= {name: _without(said[name], known[name]) for name in PEAKS & said.keys() & known.keys()}
+        there = base.explanations if base else {}
+        said |= {name: _without(said[name], there[name]) for name in PEAKS & said.keys() & there.keys()}
         slower = self._slower_at_first(test, window.name)
         rise_ns = slower.now_ns - slower.base_ns if slower else 0
         if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then, rise_ns):
             function, where = grew
-            # Lines of other functions took as long before.
-            said |= {name: where for name in OF_TIME if name not in said or not function.has(said[name].line)}
+            for name in OF_TIME:
+                known = said.get(name)
+                if known is None or not function.has(known.line):
+                    # Lines of other functions took as long before, unless they changed.
+                    said[name] = joined([known, where]) if known and self._is_changed(known.line) else where
         before, now = base.python if base else None, window.python
         first = _python(_measured(self.first[1].reports.get(test, [])))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
@@ -237,6 +240,10 @@ class Found:
         more = in_words(that_grew(Before(before.functions, then=self._then), now))
         slow = {time: joined([*([said[time]] if time in said else []), *more]) for time in OF_TIME}
         return {**said, **slow} if more else said
+
+    def _is_changed(self, place: str) -> bool:
+        file, _, line = place.rpartition(":")
+        return bool(file and self._changes and self._changes.has(str(self._config.rootpath / file), int(line)))
 
     def takes_more_memory(self, test: SideTest) -> bool:
         """Return True if a peak of memory is higher in the first pair, or beyond its budget."""
@@ -567,7 +574,8 @@ def _without(said: Where, known: Where) -> Where:
     new = [part for part in parts if part not in known.text.split("; ")]
     if not new or new == parts:
         return said
-    return Where("; ".join(new), new[0].rpartition(" at ")[2] if said.line else "")
+    place = new[0].rpartition(" ")[2]
+    return Where("; ".join(new), place if _LINE.search(place) else "")
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> Windows:

@@ -325,7 +325,8 @@ class Against:
         of = f" of {every}, one for each group of parameters with the same change" if len(failing) < every else ""
         say(self._config, f"opprof: one more pair, {plural(len(failing), 'test')}{of}, {why}to look up source lines")
         shards = self._wanted(_shards(failing, len(sides)))
-        request = Request(sites=True, causes=True, slow=slow, memory=any(map(found.takes_more_memory, failing)))
+        takes_more = any(map(found.takes_more_memory, failing))
+        request = Request(sites=True, causes=True, slow=slow, memory=takes_more, since=self._base.commit)
         found.locate(groups, turns.run_at_once([*zip(sides, shards)], False, request))
 
     def _confirm_coarse(self, sides: Sequence[Command], tests: Sequence[SideTest], found: Found) -> None:

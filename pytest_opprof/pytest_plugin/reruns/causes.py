@@ -201,6 +201,13 @@ class Causes:
                 return changes.of(window.files - own) or changes.of(own)
         return {}
 
+    def _show_changes(self, test: TestRun, window: JudgedWindow) -> None:
+        """Let the lines that changed since a window's baseline was written be named as causes."""
+        shown = test.measurement.shown if test.measurement else None
+        assert shown is not None  # the test still runs
+        with suppress(UsageError, OSError, ValueError):
+            shown.changes = self._changes_since(test, window)
+
     def _changes_since(self, test: TestRun, window: JudgedWindow) -> Changes | None:
         """Return the changes since the file of a window's baseline was written; None if git does not know."""
         home = self._store.home(window.environment, *test.where, window.name)
@@ -248,14 +255,17 @@ class Causes:
                 else each
                 for each in windows
             ]
-        if any(each.name == BODY and each.unseen and not each.accepted for each in windows):
+        body = next((each for each in windows if each.name == BODY), None)
+        if body and body.unseen and not body.accepted:
             lines = sample(False)
             instead = tuple(each.text for each in lines)
             return [replace(each, instead=instead) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if each.is_slow}
+        if body and (body.is_slow or body.slower_here):
+            self._show_changes(test, body)
         # Calls of Python functions have lines. The lines of a time that fails nothing may be as before: an import in
         # biopython's function took 74 % of the time, then and now.
-        if not slow and any(each.name == BODY and each.slower_here and not each.wanted_functions for each in windows):
+        if not slow and body and body.slower_here and not body.wanted_functions:
             lines = sample(True)
             return [_explained(each, [CPU_TIME], lines) if each.name == BODY else each for each in windows]
         if not slow:
@@ -269,17 +279,17 @@ class Causes:
         return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
 
     def memory_explained(
-        self, windows: list[JudgedWindow], holders: Callable[..., Sequence[Where]]
+        self, test: TestRun, windows: list[JudgedWindow], holders: Callable[..., Sequence[Where]]
     ) -> list[JudgedWindow]:
         """Look up the cycle, and the lines of Python and NumPy, that hold the memory of a body that fails for it;
         return the windows.
 
         *holders* runs the body again, given its peak, whether its lines are known, and whether it is of a device.
         """
-        return [_explained(each, *self._held(each, holders)) if each.name == BODY else each for each in windows]
+        return [_explained(each, *self._held(test, each, holders)) if each.name == BODY else each for each in windows]
 
     def _held(
-        self, window: JudgedWindow, holders: Callable[..., Sequence[Where]]
+        self, test: TestRun, window: JudgedWindow, holders: Callable[..., Sequence[Where]]
     ) -> tuple[Collection[str], Sequence[Where]]:
         """Return the peaks to explain, and in words their holders; empty if none is to be."""
         fails = {*(each.rule for each in window.budget), *(row.op for row in window.worse)}
@@ -293,7 +303,11 @@ class Causes:
         highest = max(peaks.values(), default=0)
         on_device = window.environment.device != "cpu" and HOST_MEMORY not in peaks
         known = is_of_numpy or HOST_MEMORY in peaks
-        return peaks, holders(highest, are_lines_known=known, on_device=on_device) if highest else ()
+        if not highest:
+            return peaks, ()
+        if not self._apart:
+            self._show_changes(test, window)
+        return peaks, holders(highest, are_lines_known=known, on_device=on_device)
 
     def _with_functions(
         self, test: TestRun, window: JudgedWindow, lines: Sequence[Where], counted: Mapping[str, PythonCalls]

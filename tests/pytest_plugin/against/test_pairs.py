@@ -29,6 +29,7 @@ from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.plain import converted, plain
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
+from pytest_opprof.sites.changed import Changes
 from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.pair_rule import judge_pairs
@@ -36,6 +37,7 @@ from pytest_opprof.verdict.tolerances import PAIRS
 from pytest_opprof.verdict.verdicts import Status
 
 from ...conftest import profile_of
+from ...git_history import committed
 
 SOURCE = "import pytest\n@pytest.mark.opprof(rounds=10)\ndef test_a(): pass\n"
 NS = 100_000
@@ -544,6 +546,28 @@ def test_a_line_outside_of_the_function_that_takes_longer_is_not_the_cause(pairs
     slower = took(run, 3900, explained=lines, explained_at=at, functions=(now,))
     run.found.locate([[run.described]], [took(run, 12, functions=(before,)), slower])
     assert f"\n    {told}\n" in run.report().longreprtext
+
+
+@pytest.mark.processes
+def test_a_changed_line_that_leads_to_the_function_that_takes_longer_stands_before_it(
+    pairs: Run, pytester: pytest.Pytester
+) -> None:
+    code = pytester.makepyfile(m="def total():\n    return shift(1)\n")
+    committed(pytester.path)
+    run = pairs(source=ONE)
+    code.write_text(code.read_text().replace("1", "2"))
+    run.found = Found("main", run.config, changes=Changes(run.config.rootpath, "it", "HEAD"))
+    run.add(took(run, 12), took(run, 3900))
+    confirmed(run, 3900, 3900, 3900)
+    before, now = (FunctionTime("m.py", "shift", 154, 160, ms * MS) for ms in (5, 3800))
+    below = "97% of the time is below m.py:2"
+    at = {"cpu_time": SourceLine.at("m.py:2")}
+    slower = took(run, 3900, explained={"cpu_time": below}, explained_at=at, functions=(now,))
+    run.found.locate([[run.described]], [took(run, 12, functions=(before,)), slower])
+    told = f"{below}; self time of `shift` at m.py:154: 3.8 s (main: 5 ms)"
+    assert f"\n    {told}\n" in run.report().longreprtext
+    (finding, *_) = run.record().findings
+    assert finding.short.endswith(" at m.py:2")
 
 
 def test_a_window_that_the_revision_lacks_has_no_time_there(pairs: Run) -> None:

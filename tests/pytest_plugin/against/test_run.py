@@ -192,6 +192,28 @@ def test_more_memory_fails_with_the_line_that_holds_it(repository: pytest.Pytest
     result.stdout.re_match_lines([rf"  {peak}: .* MiB \(HEAD: .*\)", r"    .* MiB at model/__init__\.py:3"])
 
 
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_first_run_that_takes_longer_and_more_memory_has_its_lines(repository: pytest.Pytester) -> None:
+    code = repository.path / "model" / "__init__.py"
+    source = (
+        "from functools import cache\n@cache\ndef first():\n    total = 0\n    for number in range({0}):\n"
+        "        total += number\n    return total\ndef step(): return first(), list(range({0} // 5))\n"
+    )
+    code.write_text(source.format(500))
+    git(repository, "commit", "-qam", "little")
+    code.write_text(source.format(2_000_000))
+    result = run(repository, "--no-opprof-python")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines(
+        [
+            r"  CPU time: .* \(HEAD: .*; no op ran in it",
+            r"    \d+% of the time is at model/__init__.py:[56] in first .*",
+            r"  peak memory of the host: .* MiB \(HEAD: .*\)",
+        ]
+    )
+
+
 @pytest.mark.processes
 def test_more_calls_fail_after_the_pair_that_finds_their_lines(repository: pytest.Pytester) -> None:
     model(repository, *["fake.launch('MatMul', device_ns=100_000)"] * 2)
