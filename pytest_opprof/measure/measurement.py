@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from ..verdict.tolerances import LEAST_ROUNDS
 from .counting import Counting
 from .plan import TestPlan
 from .recorder import Recorder, is_in_use
-from .traced import Where
+from .sampled import Sampler
 from .window import OPEN, Window
 
 
@@ -60,8 +60,8 @@ class Measurement:
         """By window, the calls of Python functions."""
         self.counting: Counting | None = None
         """Counts them while the body runs once more; nothing is measured meanwhile."""
-        self.sampled: Sequence[Where] = ()
-        """The lines that took the time of the measured run, in words, if it was sampled."""
+        self.sampler: Sampler | None = None
+        """Of the measured run, if it was sampled."""
 
     def next_name(self, kind: str = "") -> str:
         """Return the name of the next unnamed window: ``1``, ``2``; ``rounds 1``, ``rounds 2``."""

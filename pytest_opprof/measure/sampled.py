@@ -107,16 +107,28 @@ class Sampler:
             self._depth[each] += ns * depth
 
     @property
-    def functions(self) -> set[tuple[str, str]]:
-        """The file and name of each function whose lines `correct` may compare."""
-        return {line[:2] for line, _ in self._at.most_common(_LINES) if line is not None}
+    def functions(self) -> list[set[tuple[str, str]]]:
+        """The file and name of each function whose lines `correct` may compare: with functions of changed files that
+        much of the time is below, and if these come to too many lines without them.
+        """
+        least = _NOTABLE * sum(self._at.values())
+        changed = {line[:2] for line, ns in self._below.items() if ns >= least and self._shown.changed(line.file)}
+        first = {line[:2] for line, _ in self._at.most_common(_LINES) if line is not None}
+        return [first | changed, first] if changed - first else [first]
 
-    def correct(self, times: Mapping[Frame, int], runs: int = 1) -> None:
+    def correct(self, times: Mapping[Frame, int], runs: float | None = 1) -> None:
         """Move samples of a line to the one of its function that took their time by *times*, of a run line by line.
 
         Code that holds the interpreter's lock is seen where the lock is released: `bytes +=` or `in list` at the next
-        call or turn of a loop, which may be a line below. Samples are of so many *runs*.
+        call or turn of a loop, which may be a line below. A changed line gets as many samples as its time needs, of any
+        line whose time is less. Samples are of so many *runs*; None: of one that took another time, in which the same
+        lines ran.
         """
+        if runs is None:
+            sampled = {line: ns for line, ns in self._at.most_common(_LINES) if line is not None}
+            if not sampled or not times or not sampled.keys() <= times.keys():
+                return
+            runs = sum(self._at.values()) / max(sum(times.values()), 1)
         for line, ns in self._at.most_common(_LINES):
             if line is None:
                 continue
@@ -124,9 +136,20 @@ class Sampler:
             most = max(beside, key=beside.__getitem__, default=line)
             took = beside.get(most, 0)
             if beside.get(line, 0) < _MOST * took and took * runs >= _MOST * ns:
-                for samples in (self._at, self._below, self._depth):
-                    samples[most] += samples.pop(line, 0)
+                self._move(line, most, ns - round(beside.get(line, 0) * runs))
                 self._inside.pop(line, None)
+        for line in filter(self._is_changed, times):
+            spare = {each: self._at[each] - ns * runs for each, ns in times.items() if each != line}
+            for each in sorted(spare, key=spare.__getitem__, reverse=True):
+                self._move(each, line, min(round(times[line] * runs) - self._at[line], round(spare[each])))
+
+    def _move(self, line: Frame, to: Frame, ns: int) -> None:
+        """Move samples of a line itself to another, if *ns* are more than 0."""
+        if ns > 0:
+            depth = round(ns * self._depth[line] / max(self._below[line], 1))
+            for samples, more in ((self._at, ns), (self._below, ns), (self._depth, depth)):
+                samples[to] += more
+                samples[line] -= more
 
     def _is_changed(self, line: Frame | None) -> bool:
         return line is not None and self._shown.is_changed(line.file, line.line)

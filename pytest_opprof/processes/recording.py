@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain
 from time import monotonic
 
 import pytest
@@ -147,7 +146,9 @@ class Recording:
         self._lines += [
             f"{test}: {remark.text}"
             for test, answer in answers.items()
-            for remark in dict.fromkeys(chain.from_iterable(answer.remarks.values()))
+            for remark in dict.fromkeys(
+                each for name, ops in answer.sites.items() if ops for each in answer.remarks.get(name, ())
+            )
             if remark.about == "lines"
         ]
 

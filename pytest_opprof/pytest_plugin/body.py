@@ -271,10 +271,14 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
     first run is in question and a later one takes less than half of it, since a cache is full then.
     """
     assert measurement.shown is not None  # a run that judges has it
-    raised = call.raised
+    raised, first = call.raised, measurement.sampler
     try:
-        if why_not_again(call.test) or (of_first and _takes_less_again(call, measurement)):
-            return measurement.sampled
+        if why_not_again(call.test):
+            return [*first.lines()] if first else []
+        if of_first and _takes_less_again(call, measurement):
+            if first:
+                _correct(call, measurement, first, None)
+            return [*first.lines()] if first else []
         # The run measures nothing, so its windows are discarded.
         begin = monotonic()
         with measurement.repeated(), Sampler(measurement.shown) as sampler:
@@ -284,16 +288,24 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
                 measurement.begin_round()
                 call.by_us()
         if monotonic() - begin < _SAMPLED_S:
-            run = partial(timed_lines, call.by_us, measurement.shown, sampler.functions)
-            sampler.correct(_of_more_runs(call, measurement, run) or {}, runs)
+            _correct(call, measurement, sampler, runs)
     except pytest.exit.Exception:
         raise
     except _FAILURES:
         _forget_excinfo(call)
-        return measurement.sampled
+        return [*first.lines()] if first else []
     finally:
         call.raised = raised
     return [*sampler.lines()]
+
+
+def _correct(call: Call, measurement: Measurement, sampler: Sampler, runs: int | None) -> None:
+    assert measurement.shown is not None
+    for functions in sampler.functions:
+        run = partial(timed_lines, call.by_us, measurement.shown, functions)
+        if times := _of_more_runs(call, measurement, run):
+            sampler.correct(times, runs)
+            return
 
 
 def times_of_functions(call: Call, measurement: Measurement) -> Sequence[FunctionTime]:
@@ -359,7 +371,7 @@ def _measure_rounds(
                     elif measurement.shown and (request.slow or request.causes):
                         with Sampler(measurement.shown) as sampler:
                             result = yield from call.by_pytest()
-                        measurement.sampled = [*sampler.lines()]
+                        measurement.sampler = sampler
                     else:
                         result = yield from call.by_pytest()
                 running = False

@@ -32,12 +32,12 @@ class Changes:
         self._statements: dict[str, Sequence[range]] = {}
         self._by_path: dict[str, Sequence[range]] = {}
 
-    def has(self, path: str, line: int) -> bool:
-        """Return True if a line of the file at *path* changed."""
+    def lines(self, path: str) -> Sequence[range]:
+        """Return the changed lines of the file at *path*."""
         if path not in self._by_path:
             name = self.name_of(Path(path))
             self._by_path[path] = self.of([name]).get(name, ())
-        return any(line in each for each in self._by_path[path])
+        return self._by_path[path]
 
     def name_of(self, file: Path) -> str:
         """Return the name of a file in source lines."""

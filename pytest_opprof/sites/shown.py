@@ -82,9 +82,13 @@ class Shown:
         """Return True if a file is the program's: its lines are followed, and chosen."""
         return kinds[file] is Kind.TRACED and self.is_shown(file)
 
+    def changed(self, file: str) -> Sequence[range]:
+        """Return the lines of a file of the program that differ from the base's."""
+        return self.changes.lines(file) if self.changes and file != self.test and self.is_own(file) else ()
+
     def is_changed(self, file: str, line: int) -> bool:
         """Return True if a line of the program differs from the base's."""
-        return self.changes is not None and file != self.test and self.is_own(file) and self.changes.has(file, line)
+        return any(line in each for each in self.changed(file))
 
     def shows(self, package: str) -> bool:
         """Return True if the user asked for lines of a whole package, by its name."""

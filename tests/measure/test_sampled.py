@@ -162,6 +162,9 @@ class Changed(Shown):
     def is_changed(self, file: str, line: int) -> bool:
         return self._changed.get(file) == line
 
+    def changed(self, file: str) -> Sequence[range]:
+        return [range(at, at + 1) for at in [self._changed.get(file)] if at]
+
 
 @pytest.mark.parametrize(
     ("changed", "said"),
@@ -185,6 +188,45 @@ def test_a_changed_line_that_most_of_the_time_is_below_comes_first(
     assert found == said
 
 
+def shares(changed: Mapping[str, int], times: Mapping[Frame, int], runs: float | None) -> Sequence[str]:
+    """Return the lines that 90 samples of a writer and 10 of its caller have after a run with these *times*."""
+    sampler = Sampler(Changed(changed))
+    sampler._add([WRITER, CALLER], [0, 1], None, 90)
+    sampler._add([CALLER], [1], None, 10)
+    sampler.correct(times, runs)
+    return [each.text.partition(" in ")[0].replace(" of the time", "") for each in sampler.lines()]
+
+
+WRITER, CALLER, CALLED = Frame("write.py", "write", 3), Frame("call.py", "call", 7), Frame("call.py", "call", 8)
+
+
+@pytest.mark.parametrize(
+    ("changed", "times", "runs", "said"),
+    [
+        ({}, {WRITER: 40, CALLED: 50, CALLER: 10}, 1, ["90% is at write.py:3"]),
+        ({"call.py": 8}, {WRITER: 40, CALLED: 50, CALLER: 10}, 1, ["50% is at call.py:8", "40% is at write.py:3"]),
+        ({"call.py": 8}, {WRITER: 85, CALLED: 5, CALLER: 10}, 1, ["85% is at write.py:3"]),
+        ({"call.py": 8}, {WRITER: 4, CALLED: 5, CALLER: 1}, 10, ["50% is at call.py:8", "40% is at write.py:3"]),
+        ({"call.py": 8}, {WRITER: 4, CALLED: 5, CALLER: 1}, None, ["50% is at call.py:8", "40% is at write.py:3"]),
+        ({"call.py": 8}, {CALLED: 5, CALLER: 1}, None, ["90% is at write.py:3"]),  # a cache is full then
+        ({"call.py": 8}, {}, None, ["90% is at write.py:3"]),
+    ],
+)
+def test_a_changed_line_gets_the_samples_that_its_time_needs(
+    changed: Mapping[str, int], times: Mapping[Frame, int], runs: float | None, said: Sequence[str]
+) -> None:
+    assert shares(changed, times, runs) == said
+
+
+def test_functions_of_changed_files_are_compared_where_much_of_the_time_is_below_them() -> None:
+    for changed, functions in (({}, [{"write"}]), ({"call.py": 8}, [{"write", "call"}, {"write"}])):
+        sampler = Sampler(Changed(changed))
+        sampler._add([WRITER, CALLER], [0, 1], None, 90)
+        sampler._add([Frame("other.py", "rare", 1), Frame("call.py", "rarely", 9)], [2, 3], None, 9)
+        sampler._add([WRITER], [0], None, 1)
+        assert [{name for _, name in each} for each in sampler.functions] == [each | {"rare"} for each in functions]
+
+
 def searches_and_writes(file: int) -> None:
     pattern, text = re.compile("a+b"), "a" * 700
     for _ in range(300):
@@ -197,6 +239,6 @@ def test_the_time_is_not_at_the_lines_that_give_up_pythons_lock() -> None:
     file, shown = os.open(os.devnull, os.O_WRONLY), Shown(HERE.parents[1])
     with Sampler(shown) as sampler:
         searches_and_writes(file)
-    sampler.correct(timed_lines(lambda: searches_and_writes(file), shown, sampler.functions))
+    sampler.correct(timed_lines(lambda: searches_and_writes(file), shown, *sampler.functions))
     os.close(file)
     assert "`pattern.search(text)  # the work`" in next(sampler.lines()).text

@@ -173,12 +173,15 @@ def test_lines_that_such_a_process_could_not_tell_are_looked_for_in_another(reco
 
 
 def test_lines_that_are_known_in_part_are_said_when_they_are_recorded(record: Record) -> None:
-    known_in_part = "source lines are known only for the first 9 executed lines"
+    known_in_part = "source lines are unknown after the first 9 executed lines"
     remarks = {BODY: [Remark(known_in_part, "lines"), Remark("source of noise: a GPU was throttled")]}
     test = ran(rounds=1, tells_sites=True)
     found = record(lambda number, _: Answer({BODY: timed(took())}, "", {BODY: {"Add": ()}}, remarks))
     found.calls([test], 3)
     assert found.lines == [f"{test.id}: {known_in_part}"]
+    found = record(lambda number, _: Answer({BODY: timed(took())}, "", {BODY: {}}, remarks))
+    found.calls([test], 3)
+    assert found.lines == []  # no op ran whose line could be unknown
 
 
 def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) -> None:

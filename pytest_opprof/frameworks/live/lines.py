@@ -29,6 +29,6 @@ def traced(chains: Chains, log: EventLog, on_site: Callable[[int], None]) -> Ite
     finally:
         tracer.stop()
         if tracer.capped:
-            log.remark(f"source lines are known only for the first {tracer.most_marks:,} executed lines", about="lines")
+            log.remark(f"source lines are unknown after the first {tracer.most_marks:,} executed lines", about="lines")
         if tracer.replaced:
             log.remark("source lines may be wrong: something else traced lines (sys.settrace)", about="lines")

@@ -243,7 +243,8 @@ class Found:
 
     def _is_changed(self, place: str) -> bool:
         file, _, line = place.rpartition(":")
-        return bool(file and self._changes and self._changes.has(str(self._config.rootpath / file), int(line)))
+        changed = self._changes.lines(str(self._config.rootpath / file)) if file and self._changes else ()
+        return any(int(line) in each for each in changed)
 
     def takes_more_memory(self, test: SideTest) -> bool:
         """Return True if a peak of memory is higher in the first pair, or beyond its budget."""

@@ -387,7 +387,8 @@ def is_alike(window: JudgedWindow, again: OpProfile) -> bool:
 def _with_remarks(window: JudgedWindow, looks: Iterable[Answer]) -> JudgedWindow:
     """Return a window with the remarks that backends made only in further *looks* at it."""
     before = window.numbers.remarks
-    new = [each for look in looks for each in look.remarks.get(window.name, ()) if each not in before]
+    found = (each for look in looks for each in look.remarks.get(window.name, ()))
+    new = [each for each in found if each not in before and (each.about != "lines" or window.asked)]
     said = dict.fromkeys([*before, *(Remark(f"{_AGAIN}{each.text}") for each in new)])
     return replace(window, numbers=structs.replace(window.numbers, remarks=tuple(said)))
 

@@ -373,7 +373,7 @@ def test_where_too_many_lines_run_the_rest_has_none_and_that_is_said(monkeypatch
     assert [bool(site and site.frames) for site, _ in profile.sites("Cast")] == [True, False]
     assert sum(profile.sites("Cast").values()) == 2
     (said,) = remarks_of(profile)
-    assert said == "source lines are known only for the first 20 executed lines"
+    assert said == "source lines are unknown after the first 20 executed lines"
 
 
 def test_a_program_that_traces_lines_itself_is_told() -> None:
