@@ -167,7 +167,9 @@ class Sampler:
         if not around and most_at < _MOST * total:
             around = most_below - self._recursive
         cause = max(around, key=lambda line: self._depth[line] / self._below[line], default=None)
-        if cause is not None and self._at[cause] < _MOST * self._below[cause]:
+        # A line of the test leads to everything, which says nothing beside a line that takes some of it.
+        is_of_test = cause is not None and cause.file == self._shown.test and most_at >= _NOTABLE * total
+        if cause is not None and self._at[cause] < _MOST * self._below[cause] and not is_of_test:
             site = self._shown.site([cause])
             share = format_share(self._below[cause] / total, 2)
             yield Where(f"{share} of the time is below {site} `{site.text}`", f"{site.file}:{site.line}")

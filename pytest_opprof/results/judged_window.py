@@ -18,7 +18,7 @@ from ..profile.site_calls import SourceLine, kept_sites
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..python_calls import causes
 from ..python_calls.names import LOOP, PREFIX, matching
-from ..sites.match import Grown, grown, leading_to_all, with_callers
+from ..sites.match import Grown, grown, leading_to_all, repeated, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
 from ..verdict.budgets import WINDOW_KEYS
@@ -57,6 +57,8 @@ _CLEARLY_LESS = 0.8
 _REASONS = 3
 # A cause of more characters than this has more than one line.
 _LONG = 160
+# A line that changed, in `JudgedWindow._nearness`.
+CHANGED = 2
 # The quantities that a leak adds to.
 _HELD = ("held_memory", "held_each_round", "leaked_memory")
 DEPENDS = "so the difference comes from tests that ran before, or varies"
@@ -353,24 +355,9 @@ class JudgedWindow:
             for op, (by, more) in grown.items()
             if more and self._explains(op, more)
         }
-        shared: dict[Place, dict[str, int]] = defaultdict(dict)
-        for op, (by, more) in grown.items():
-            for line in more if by == "calls" and op not in FACTS else ():
-                changed = [_changed_place(line, nearness)] if self.changed else []
-                for place in dict.fromkeys([*_causes(line), *changed]):
-                    shared[place][op] = shared[place].get(op, 0) + line.more
-        in_all = {op: sum(line.more for line in more) for op, (_, more) in grown.items()}
-        # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, one that
-        # changed is it, or one in a file that did, else the innermost, which comes first.
-        leading = [
-            place for place, ops in shared.items() if sum(ops.values()) >= _MOST_CALLS * sum(in_all[op] for op in ops)
-        ]
-        most = max(leading, key=lambda place: (len(shared[place]), nearness(place)), default=None)
-        joint: tuple[Place, Mapping[str, int]] | None = None if most is None else (most, shared[most])
         of_calls = {op: more for op, (by, more) in grown.items() if by == "calls" and op not in FACTS}
-        if joint is None or sum(joint[1].values()) < _MOST_CALLS * sum(in_all[op] for op in of_calls):
-            joint = leading_to_all(of_calls) or joint
-        found = found if joint is None else self._of_one_line(found, *joint, in_all)
+        if joint := self._joint(of_calls, nearness):
+            found = self._joined(found, *joint, {op: sum(line.more for line in more) for op, more in of_calls.items()})
         lines_of = self.numbers.lines_of
         found = [
             each if each.adds or each.line else _at(each, *lines.get(lines_of(each.op or each.rule), (None, "")))
@@ -400,11 +387,48 @@ class JudgedWindow:
         rise = max(amounts) * (1 - 1 / row.work.growth) if row.work.growth else 0
         return sum(line.more for line in more) >= _MOST_CALLS * rise
 
-    def _of_one_line(
-        self, findings: Sequence[Finding], place: Place, more: Mapping[str, int], in_all: Mapping[str, int]
+    def _joint(
+        self, grown: Mapping[str, Sequence[Grown]], nearness: Callable[[Place], int]
+    ) -> tuple[Place, Mapping[str, int], float] | None:
+        """Return the line that asks for more calls of most ops, with its calls by op; None without one.
+
+        Or the first line of a function whose lines do, and how many times as often it runs. *grown* has the lines of
+        each op.
+        """
+        shared: dict[Place, dict[str, int]] = defaultdict(dict)
+        for op, more in grown.items():
+            for line in more:
+                changed = {_changed_place(line, nearness)} if self.changed else set()
+                changed |= {place for place in line.places if nearness(place) == CHANGED}
+                for place in dict.fromkeys([*_causes(line), *sorted(changed)]):
+                    shared[place][op] = shared[place].get(op, 0) + line.through(place)
+        in_all = {op: sum(line.more for line in more) for op, more in grown.items()}
+        # A line that makes a few of the extra calls is not the cause. Of lines that ask for equally many ops, one that
+        # changed is it, or one in a file that did, else the innermost, which comes first.
+        leading = [
+            place for place, ops in shared.items() if sum(ops.values()) >= _MOST_CALLS * sum(in_all[op] for op in ops)
+        ]
+        most = max(leading, key=lambda place: (len(shared[place]), nearness(place)), default=None)
+        if most is not None and sum(shared[most].values()) >= _MOST_CALLS * sum(in_all.values()):
+            return most, shared[most], 1
+        if to_all := leading_to_all(grown):
+            return *to_all, 1
+        if often := repeated(grown):
+            function, calls, times = often
+            lines = [line for line in self.lines if line.place[:2] == function]
+            return min(lines, key=lambda line: line.line).place, calls, times
+        return None if most is None else (most, shared[most], 1)
+
+    def _joined(
+        self,
+        findings: Sequence[Finding],
+        place: Place,
+        more: Mapping[str, int],
+        times: float,
+        in_all: Mapping[str, int],
     ) -> list[Finding]:
         """Return *findings*, with *more* calls from the line at *place* joined if they are of `_SHARED_OPS` ops or
-        more; *in_all*: the extra calls of each op from all lines.
+        more; *in_all*: the extra calls of each op from all lines; *times*: how many times as often its function runs.
         """
         ops = [each.op for each in findings if each.op in more and not each.adds and each.rule in OF_MORE_CALLS]
         if len(ops) < _SHARED_OPS:
@@ -418,11 +442,17 @@ class JudgedWindow:
             (together if is_member else others).append(below if is_member else each)
         line = self._line(ops[0] or "", place)
         calls, total = (sum(of[op or ""] for op in ops) for of in (more, in_all))
+        rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
+        if total != sum(rows[op].more_calls for op in ops if op in rows):
+            total = calls  # other lines make fewer calls than before
         of_all, here = (f"{calls} of ", f", {calls} of them") if calls < total else ("", "")
+        where = f"from {line}"
+        if times > 1:
+            where = f"in `{line.function}` at {line.location}, which runs {times:g} times as often"
         first = Finding(
             together[0].rule,
             ops[0],
-            f"{plural(len(ops), 'op')}, {of_all}{plural(total, 'call')} more from {line}",
+            f"{plural(len(ops), 'op')}, {of_all}{plural(total, 'call')} more {where}",
             f"{len(ops)} ops +{total} calls{here} at {line.location}",
             tuple(op for op in ops if op),
             line,
@@ -444,17 +474,18 @@ class JudgedWindow:
         return [finding for each in together for finding in (next(ordered) if each in ops else each)]
 
     def _line(self, op: str, place: Place) -> SourceLine:
-        """Return the line at *place* that calls *op*; of duplicates, the last."""
-        return [line for site in self.numbers.sites[op] for line in site.lines if line.place == place][-1]
+        """Return the line at *place* that calls *op*, or another; of duplicates, the last."""
+        of_op = [line for site in self.numbers.sites[op] for line in site.lines if line.place == place]
+        return (of_op or [line for line in self.lines if line.place == place])[-1]
 
     def is_changed(self, line: SourceLine) -> bool:
         """Return True if a line differs from the base's."""
         return any(line.line in each for each in self.changed.get(line.file, ()))
 
     def _nearness(self) -> Callable[[Place], int]:
-        """Return how near a line is to the change: 2 if it changed, 1 if its file did, else 0."""
+        """Return how near a line is to the change: `CHANGED`, 1 if its file did, else 0."""
         changed = {line.place for line in self.lines if self.is_changed(line)}
-        return lambda place: 2 if place in changed else int(place.file in self.changed)
+        return lambda place: CHANGED if place in changed else int(place.file in self.changed)
 
     @property
     def differences(self) -> list[Finding]:
@@ -629,7 +660,7 @@ def _share(row: Row | None, op: str, by: Amount, more: Sequence[Grown], nearness
     Not of how many, if other lines make fewer calls than before.
     """
     places = [_changed_place(line, nearness) for line in more]
-    first = sum(line.more for line, place in zip(more, places) if place == places[0])
+    first = sum(line.through(places[0]) for line in more if places[0] in line.places)
     total = sum(line.more for line in more)
     of_all = f"{first} of {total} more" if row is None or row.more_calls == total else f"{first} more"
     return of_all if by == "calls" and op not in FACTS and first < total else ""

@@ -145,6 +145,8 @@ def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes
         "44% of the time is at copy.py:2",
         "40% of the time is at copy.py:1",
     ]
+    sampler._shown.test = "step.py"
+    assert [each.text.split(" in ")[0] for each in sampler.lines()] == [each.split(" in ")[0] for each in at]
     add(["copy:2"], 80)
     assert [each.text.split(" in ")[0] for each in sampler.lines()] == [
         "69% of the time is at copy.py:2",

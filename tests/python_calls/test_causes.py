@@ -211,6 +211,28 @@ def test_an_unchanged_line_is_no_further_cause_beside_a_changed_one_where_the_ba
     assert "tokenization.py:118 " in cause.text
 
 
+def test_an_unchanged_caller_is_no_further_cause_where_callers_that_grew_make_all_of_the_extra_calls():
+    """beancount's `get_negative` makes 18,000 positions, as before; `add_position` makes as many more."""
+    functions = {"tokenization.add": 18_000, "tokenization.negative": 18_000, "tokenization.Position": 36_300}
+
+    def told(add: int) -> list[str]:
+        now = PythonCalls(
+            functions={**functions, "tokenization.__init__": 60},
+            own=(*functions, "tokenization.__init__"),
+            lines=(
+                edge(73, "__init__", "tokenization.add", 18_000),
+                edge(90, "add", "tokenization.Position", 18_000),
+                edge(275, "negative", "tokenization.Position", 18_000),
+            ),
+        )
+        before = {"tokenization.__init__": 60, "tokenization.negative": 18_000, "tokenization.Position": 18_300}
+        return of_calls(Before({**before, "tokenization.add": add}), now)
+
+    (first,) = told(0)
+    assert first.startswith("`__init__` at tokenization.py:73 calls `tokenization.add` 18,000 times (baseline: 0)")
+    assert any(each.startswith("`negative` at ") for each in told(17_900))
+
+
 def test_one_more_call_of_a_function_is_the_cause_of_all_calls_in_it():
     """python-qrcode: a method calls the one of its base class, once, which goes over all pixels."""
     now = PythonCalls(

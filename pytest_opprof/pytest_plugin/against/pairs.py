@@ -221,7 +221,8 @@ class Found:
         """
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
         there = base.explanations if base else {}
-        said |= {name: _without(said[name], there[name]) for name in PEAKS & said.keys() & there.keys()}
+        for name in PEAKS & said.keys() & there.keys():
+            said[name] = _without(said[name], there[name])
         slower = self._slower_at_first(test, window.name)
         rise_ns = slower.now_ns - slower.base_ns if slower else 0
         if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then, rise_ns):
@@ -570,11 +571,11 @@ def _results(data: object) -> list[WindowResult]:
 
 
 def _without(said: Where, known: Where) -> Where:
-    """Return what is *said* to hold a peak without those that hold as much at the base; all if nothing is left."""
+    """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
     parts = said.text.split("; ")
     new = [part for part in parts if part not in known.text.split("; ")]
     if not new or new == parts:
-        return said
+        return said if new else Where("")
     place = new[0].rpartition(" ")[2]
     return Where("; ".join(new), place if _LINE.search(place) else "")
 

@@ -594,6 +594,11 @@ def test_lines_that_hold_as_much_memory_at_the_revision_do_not_explain_a_peak(pa
     text = run.report().longreprtext
     assert f"\n    {drained}\n" in text
     assert data not in text
+    again[0] = took(run, 12, facts={"host_memory": (19 * 2**20,)}, explained={"host_memory": f"{data}; {drained}"})
+    run.found.locate([[run.described]], again)
+    text = run.report().longreprtext
+    assert data not in text
+    assert drained not in text
 
 
 def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
