@@ -81,7 +81,7 @@ mutation: $(VENV)/installed-test
 
 # The published JSON Schemas of baselines, from the types they are decoded into; a test compares them.
 schemas: $(VENV)/installed
-	$(BIN)/python -m pytest_opprof.baselines.file_types
+	$(BIN)/python -m pytest_opprof.baselines.files.file_types
 
 # docs/reference from the code; a test compares them.
 reference: $(VENV)/installed

@@ -26,8 +26,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pytest_opprof.verdict.coarse import Coarse, slower, together
-from pytest_opprof.verdict.repeats import COARSE_PROCESSES
+from pytest_opprof.verdict.times.coarse import Coarse, slower, together
+from pytest_opprof.verdict.times.repeats import COARSE_PROCESSES
 
 SHARED = Path(__file__).parents[2] / "shared" / "gate-samples" / "coarse"
 FACTORS = (1.5, 2.0, 2.5, 3.0)

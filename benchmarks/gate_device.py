@@ -18,7 +18,7 @@ from pytest_opprof.cli.selfcheck.workloads import Work, works
 from pytest_opprof.frameworks.live.registry import threads_limited
 from pytest_opprof.machine.allocator import keep_memory
 from pytest_opprof.units import parse_share
-from pytest_opprof.verdict.stored_rule import Rule
+from pytest_opprof.verdict.times.stored_rule import Rule
 from pytest_opprof.verdict.tolerances import STORED
 
 

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from pytest_opprof.profile.timings import ProcessTimes
-from pytest_opprof.verdict.noise import is_steady
-from pytest_opprof.verdict.pair_rule import judge_pairs
-from pytest_opprof.verdict.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES, TIMED_PAIRS
-from pytest_opprof.verdict.stored_rule import judge
+from pytest_opprof.verdict.times.noise import is_steady
+from pytest_opprof.verdict.times.pair_rule import judge_pairs
+from pytest_opprof.verdict.times.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES, TIMED_PAIRS
+from pytest_opprof.verdict.times.stored_rule import judge
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 MOST_BASE = 2 * BASE_PROCESSES

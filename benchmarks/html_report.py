@@ -14,7 +14,7 @@ from time import perf_counter
 
 import msgspec
 
-from pytest_opprof.cli import reading
+from pytest_opprof.cli.inputs import reading
 from pytest_opprof.report.html import run_page
 from pytest_opprof.results.run_result import RunResult
 

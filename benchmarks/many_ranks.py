@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from pytest_opprof.cli import cluster
+from pytest_opprof.cli.inputs import cluster
 from pytest_opprof.cli.show.ranks import answer, page
 from pytest_opprof.frameworks.files.formats import Found
 from pytest_opprof.frameworks.files.place import Place

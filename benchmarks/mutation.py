@@ -83,55 +83,55 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "return max(map(width, floats or found), default=1)",
     ): "a dtype of unknown width is narrower than all known ones, whose least is 2",
     (
-        "verdict/coarse.py",
+        "verdict/times/coarse.py",
         "if ns < 10 * _STEP_NS:",
         "if ns < 11 * _STEP_NS:",
     ): "two digits of 1.0 to 1.1 ms are steps of 0.1 ms, too",
     (
-        "verdict/pair_rule.py",
+        "verdict/times/pair_rule.py",
         "ways = [1]",
         "ways = [2]",
     ): "all ways are doubled, and their sum, too",
     (
-        "verdict/pair_rule.py",
+        "verdict/times/pair_rule.py",
         "unlikely = sum((below <= 0.025 * sum(ways) for below in accumulate(ways)))",
         "unlikely = sum((below < 0.025 * sum(ways) for below in accumulate(ways)))",
     ): "a fortieth of a power of 2 is no whole number",
     (
-        "verdict/pair_rule.py",
+        "verdict/times/pair_rule.py",
         "return sum((sign * log > math.log1p(by) for log in logs))",
         "return sum((sign * log >= math.log1p(by) for log in logs))",
     ): "no ratio has just this logarithm: that of 1.02 is 2e-17 more, that of 1.05 4e-17",
     (
-        "verdict/stored_rule.py",
+        "verdict/times/stored_rule.py",
         "return len(base) > 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER",
         "return len(base) >= 1 and _second_best(base, tolerances).verdict is Verdict.SLOWER",
     ): "a lone process is its own second-best",
     (
-        "verdict/coarse.py",
+        "verdict/times/coarse.py",
         "return round(max(ns, 0) / _STEP_NS) * _STEP_NS",
         "return round(max(ns, 1) / _STEP_NS) * _STEP_NS",
     ): "1 ns is rounded to 0",
     **{
         (
-            "verdict/coarse.py",
+            "verdict/times/coarse.py",
             "shown = f', x{times:.0f}' if times >= 100 else f', x{times:.3g}' if times else ''",
             f"shown = f', x{{times:.0f}}' if times {bound} else f', x{{times:.3g}}' if times else ''",
         ): "both formats show 100 to 999 alike"
         for bound in ("> 100", ">= 101")
     },
     (
-        "verdict/coarse.py",
+        "verdict/times/coarse.py",
         "_THREADED, _THREADED_NS = (0.1, 2000000)",
         "_THREADED, _THREADED_NS = (0.1, 2000001)",
     ): "times are multiples of 0.1 ms",
     (
-        "verdict/coarse.py",
+        "verdict/times/coarse.py",
         "if ns < 10 * _STEP_NS:",
         "if ns <= 10 * _STEP_NS:",
     ): "1.0 ms is 1.0 ms with two digits, too",
     (
-        "verdict/noise.py",
+        "verdict/times/noise.py",
         "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_TIMED_PROCESSES] or [0]",
         "fastest = sorted((min(run.total_ns) for run in runs))[:LEAST_TIMED_PROCESSES] or [1]",
     ): "without processes, any one number is as far from itself",

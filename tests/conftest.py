@@ -30,16 +30,16 @@ from pytest_opprof.measure import recorder
 from pytest_opprof.processes import child, recording
 from pytest_opprof.processes.pool import Pool
 from pytest_opprof.processes.recording import Recording
-from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.pytest_plugin import closing
 from pytest_opprof.pytest_plugin.reruns import times as judged_times
 from pytest_opprof.results import window_result
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import SitesByOp
-from pytest_opprof.verdict.stored_rule import Rule
+from pytest_opprof.verdict.times.stored_rule import Rule
 
 pytest_plugins = ["pytester"]
 if HAS_HYPOTHESIS := importlib.util.find_spec("hypothesis") is not None:

@@ -12,18 +12,18 @@ from ..profile.op_counts import Done, OpCounts, counts_of
 from ..profile.range import Range
 from ..profile.timings import ProcessTimes, run_of
 from ..python_calls.names import PYTHON, differing, other_versions
-from ..verdict import coarse
-from ..verdict.coarse import Coarse, Slower, clearly_more
 from ..verdict.facts import compared, derived
 from ..verdict.quantities import FACTS, HOST_MEMORY, OF_PYTHON, PYTHON_CALLS, SUMS, Gate
-from ..verdict.stored_rule import STORED_RULE
+from ..verdict.times import coarse
+from ..verdict.times.coarse import Coarse, Slower, clearly_more
+from ..verdict.times.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Status
 
 if TYPE_CHECKING:
     from ..profile.op_profile import OpProfile
     from ..results.window_result import WindowNumbers, WindowResult
-    from .file_types import KeptTimes
+    from .files.file_types import KeptTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import UsageError
 from ..machine.git import contents, git
-from .paths import has_calls
+from .files.paths import has_calls
 
 _WHAT = "opprof history"
 # The modes of files; others are links, submodules, and deleted files.

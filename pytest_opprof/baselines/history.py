@@ -15,9 +15,9 @@ from ..profile.environment_json import EnvironmentJson
 from ..profile.range import Range
 from ..results.plain import of_json
 from ..results.window_result import BODY
+from .files.paths import module_of
+from .files.schemas import SCHEMA
 from .git_log import Commit, FileChange
-from .paths import module_of
-from .schemas import SCHEMA
 
 _HERE = PurePosixPath()
 _SHORT = 9

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..errors import BaselineError
 from ..machine.scratch import scratch
-from . import file, paths, python_file, sites_file
 from .entry import NOTHING, Baselines, WindowBaseline
+from .files import file, paths, python_file, sites_file
 from .three_way import Merge, Window, by_key, merged_sites
 
 _VERSIONS = ("the common version", "ours", "theirs")

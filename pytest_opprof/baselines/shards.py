@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..errors import BaselineError, UsageError
 from ..profile.environment import Environment
-from . import paths
 from .entry import WindowBaseline
+from .files import paths
 from .store import Store
 from .three_way import Merge, Window, merged_sites, of_one
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..errors import BaselineError
 from ..results.test_id import is_file, split_id
-from . import paths
 from .entry import Baselines
+from .files import paths
 
 
 class Collected:

@@ -16,12 +16,12 @@ from ..profile.environment import Environment
 from ..profile.timings import ProcessTimes
 from ..results.test_id import split_id
 from ..sites.places import WindowSites
-from . import file, paths, python_file, sites_file
-from .by_rank import of_rank
 from .entry import Baselines, WindowBaseline
-from .python_file import Functions, ModulePython, PythonChange
-from .sites_file import ModuleSites, SiteChange
-from .writing import PATIENCE_S, check_inside, writing
+from .files import file, paths, python_file, sites_file
+from .files.by_rank import of_rank
+from .files.python_file import Functions, ModulePython, PythonChange
+from .files.sites_file import ModuleSites, SiteChange
+from .files.writing import PATIENCE_S, check_inside, writing
 
 _Change = tuple[str, str, "WindowBaseline | None"]
 

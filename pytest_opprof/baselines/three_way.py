@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 from ..profile.op_counts import OpCounts
 from ..profile.range import Range
 from ..sites.places import WindowSites
-from ..verdict.coarse import Coarse
+from ..verdict.times.coarse import Coarse
 from .entry import NOTHING, WindowBaseline
 
 if TYPE_CHECKING:
-    from .file_types import KeptTimes
+    from .files.file_types import KeptTimes
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")

@@ -13,13 +13,13 @@ from ..profile.timings import ProcessTimes
 from ..results.test_id import split_id
 from ..results.test_result import TestRecord
 from ..results.window_result import BODY, SitesByOp, WindowResult
-from ..verdict.noise import clean_processes
-from ..verdict.stored_rule import STORED_RULE, has_lone_best
+from ..verdict.times.noise import clean_processes
+from ..verdict.times.stored_rule import STORED_RULE, has_lone_best
 from ..verdict.tolerances import LEAST_ROUNDS
-from .by_rank import combined, of_rank
 from .entry import WindowBaseline, entry_of
-from .paths import module_of
-from .python_file import Functions
+from .files.by_rank import combined, of_rank
+from .files.paths import module_of
+from .files.python_file import Functions
 from .store import Saved, Store
 
 _Where = tuple[Environment, str, str, str]

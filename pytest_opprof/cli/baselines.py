@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..baselines import file, merge_driver, python_file, shards, sites_file
-from ..baselines import paths as baselines_paths
+from ..baselines import merge_driver, shards
 from ..baselines.entry import Baselines
+from ..baselines.files import file, python_file, sites_file
+from ..baselines.files import paths as baselines_paths
+from ..baselines.files.writing import PATIENCE_S, check_inside
 from ..baselines.stale import Collected, stale
 from ..baselines.store import Store
-from ..baselines.writing import PATIENCE_S, check_inside
 from ..errors import BaselineError, UsageError
 from ..machine.scratch import scratch
 from ..report.escaping import terminal

@@ -18,8 +18,8 @@ from ..machine.git import git
 from ..machine.scratch import scratch
 from ..report.escaping import terminal
 from ..verdict.verdicts import Status
-from .opened import RunFile, opened
-from .reading import Asked
+from .inputs.opened import RunFile, opened
+from .inputs.reading import Asked
 
 if TYPE_CHECKING:
     from ..results.run_result import RunResult

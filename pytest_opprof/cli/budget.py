@@ -11,10 +11,10 @@ from ..questions import query
 from ..report.escaping import terminal
 from ..report.tables import document as as_json
 from ..units import parse_share
-from . import reading
-from .opened import Opened, Profiles, RunFile, opened
-from .reading import Asked
-from .remote import location
+from .inputs import reading
+from .inputs.opened import Opened, Profiles, RunFile, opened
+from .inputs.reading import Asked
+from .inputs.remote import location
 
 if TYPE_CHECKING:
     from ..profile.saved import SavedProfile

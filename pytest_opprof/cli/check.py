@@ -15,10 +15,10 @@ from ..questions import query
 from ..report.colours import TextLine, show
 from ..report.tables import style_of
 from ..units import format_ns, plural
-from . import reading
-from .opened import Profiles, opened
-from .reading import Asked
-from .remote import location
+from .inputs import reading
+from .inputs.opened import Profiles, opened
+from .inputs.reading import Asked
+from .inputs.remote import location
 
 if TYPE_CHECKING:
     from ..verdict.budgets import Budget

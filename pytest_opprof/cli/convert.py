@@ -13,10 +13,10 @@ from ..machine.atomic_write import gzipped, write_atomically
 from ..profile.saved import SavedProfile
 from ..timeline import chrome
 from ..units import plural
-from . import reading
-from .opened import Profiles, opened
-from .reading import Asked
-from .remote import location
+from .inputs import reading
+from .inputs.opened import Profiles, opened
+from .inputs.reading import Asked
+from .inputs.remote import location
 
 _OUTPUT = "OUT.trace.json is a Chrome trace for a viewer, anything else opprof's own format; .gz behind it is gzipped"
 

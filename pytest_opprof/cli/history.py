@@ -14,8 +14,8 @@ from ..report.escaping import terminal
 from ..report.tables import COUNT, NAME, Column, Kind, Table, document, json, style_of, terminal_width
 from ..results.test_id import function_of, split_id
 from ..units import plural
-from .opened import BaselineFolder, opened
-from .reading import Asked, check_page
+from .inputs.opened import BaselineFolder, opened
+from .inputs.reading import Asked, check_page
 
 if TYPE_CHECKING:
     from ..baselines.git_log import Commit

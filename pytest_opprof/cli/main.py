@@ -27,7 +27,7 @@ from . import (
     viewer,
 )
 from .diff import command as diff
-from .remote import copied
+from .inputs.remote import copied
 from .show import command as show
 
 OK, FINDING, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130

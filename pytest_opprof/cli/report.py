@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from . import reading
-from .opened import RunFile, opened
-from .reading import Asked
-from .remote import location
+from .inputs import reading
+from .inputs.opened import RunFile, opened
+from .inputs.reading import Asked
+from .inputs.remote import location
 
 
 def add(commands: Any) -> None:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .opened import RunFile, opened
-from .reading import Asked
-from .remote import location
+from .inputs.opened import RunFile, opened
+from .inputs.reading import Asked
+from .inputs.remote import location
 
 if TYPE_CHECKING:
     from ..results.run_result import RunResult

@@ -22,10 +22,11 @@ from ..frameworks.files import formats
 from ..frameworks.files.place import Place
 from ..machine.scratch import scratch
 from ..timeline.chrome import BEGINNING
-from . import convert, reading
-from .opened import Profiles, opened
-from .reading import Asked
-from .remote import location
+from . import convert
+from .inputs import reading
+from .inputs.opened import Profiles, opened
+from .inputs.reading import Asked
+from .inputs.remote import location
 
 _HOST, _PORT = "127.0.0.1", 9001
 _UI = "https://ui.perfetto.dev"

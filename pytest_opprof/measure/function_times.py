@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from ..sites.chains import Frame, qualified_name
 from ..sites.shown import Shown
 from ..units import format_ns
-from .traced import Where
+from .memory.traced import Where
 
 # A function that took this share of all growth is its cause.
 _MOST = 0.5

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from ..errors import UsageError
 from ..frameworks.pytorch.events import Role, role
 from ..ops import names
-from ..profile.attribution import NOBODY
 from ..profile.columns import ABSENT
 from ..profile.environment import Environment
-from ..profile.event_log import EventLog
+from ..profile.events.attribution import NOBODY
+from ..profile.events.event_log import EventLog
 from ..profile.op_profile import OpProfile
 
 _NAME = re.compile(r"[A-Za-z][\w.:/ -]*", re.ASCII)

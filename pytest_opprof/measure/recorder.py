@@ -23,9 +23,9 @@ from ..machine.children import NOT_SEEN, children, ended_cpu_ns, were_only_newer
 from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.garbage import DueCollection
 from ..machine.load import waited_ns
-from ..profile.assembly import assemble
 from ..profile.environment import Environment
-from ..profile.event_log import EventLog
+from ..profile.events.assembly import assemble
+from ..profile.events.event_log import EventLog
 from ..profile.op_profile import ALWAYS, OpProfile, Remark
 from ..sites.chains import Chains
 from . import user_ops

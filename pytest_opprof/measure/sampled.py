@@ -15,7 +15,7 @@ from ..sites.code import Kind, kinds
 from ..sites.shown import Shown
 from ..sites.tracer import Tracer
 from ..units import format_share
-from .traced import Where
+from .memory.traced import Where
 
 _EACH_S = 0.001
 # A line with less than this share of the time is not reported.

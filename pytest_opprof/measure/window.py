@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..errors import UsageError
-from ..profile.assembly import joined
+from ..profile.events.assembly import joined
 from ..profile.op_profile import ALWAYS, About, OpProfile, OpStats, Remark
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
-from .leaks import Left
+from .memory.leaks import Left
 
 OPEN = "is still open"
 LEFT = "was left before its end"

@@ -21,13 +21,13 @@ from ..errors import BackendError
 from ..machine.cpu_core import Core
 from ..machine.ranks import ALONE, Rank
 from ..machine.scratch import scratch
-from ..measure.traced import Where
+from ..measure.memory.traced import Where
 from ..profile.op_profile import Remark
 from ..python_calls.counted import PythonCalls
 from ..results.plain import converted, plain
 from ..results.window_result import SitesByOp, WindowResult
 from ..verdict.quantities import CPU_TIME
-from ..verdict.repeats import TIMED_PROCESSES
+from ..verdict.times.repeats import TIMED_PROCESSES
 from .child import Child, Command, started
 from .request import USUAL, Request
 from .this_run import CORE, command

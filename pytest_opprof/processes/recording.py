@@ -20,11 +20,11 @@ from ..report.summary import Summary
 from ..results.test_result import TestRecord
 from ..results.window_result import SitesByOp, WindowResult, titled
 from ..units import plural
-from ..verdict.coarse import Coarse, together
-from ..verdict.noise import clean_processes, is_steady
 from ..verdict.quantities import FACTS, OF_PYTHON, RECOMPILATIONS
-from ..verdict.repeats import CALL_PROCESSES, VARYING_PROCESSES
-from ..verdict.stored_rule import STORED_RULE
+from ..verdict.times.coarse import Coarse, together
+from ..verdict.times.noise import clean_processes, is_steady
+from ..verdict.times.repeats import CALL_PROCESSES, VARYING_PROCESSES
+from ..verdict.times.stored_rule import STORED_RULE
 from ..verdict.tolerances import LEAST_ROUNDS
 from .pool import Answer, Batch, Pool, Process
 from .request import Request

@@ -13,7 +13,7 @@ from msgspec import structs
 from ..errors import BackendError
 from ..profile.op_counts import listed
 from ..results.plain import converted, plain
-from ..verdict.coarse import STEEP
+from ..verdict.times.coarse import STEEP
 from .child import Child, Command, TookTooLong, ready, started
 from .collection import Collection, Wanted
 from .request import USUAL, Request

@@ -159,8 +159,8 @@ class SavedProfile:
         # Imported here, with NumPy behind it: looking at a profile needs neither.
         import numpy as np
 
-        from .assembly import Part, built, told_apart
         from .columns import ABSENT, Columns
+        from .events.assembly import Part, built, told_apart
         from .memory import MemoryUse
 
         def column(values: Iterable[float | None]) -> np.typing.NDArray[np.int64]:

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from ..errors import LateImport, NothingMeasured, OpprofError, UsageError
 from ..measure.counting import Counting
-from ..measure.cycles import memory_kept
 from ..measure.function_times import FunctionTime, function_times
-from ..measure.host_memory import lines_at, peak_of
-from ..measure.leaks import WARMUPS, left_by
 from ..measure.measurement import Measurement
+from ..measure.memory.cycles import memory_kept
+from ..measure.memory.host_memory import lines_at, peak_of
+from ..measure.memory.leaks import WARMUPS, left_by
+from ..measure.memory.traced import Where
 from ..measure.sampled import Sampler, timed_lines
-from ..measure.traced import Where
 from ..measure.window import LEFT, OPEN, Window, profiles_of
 from ..processes.request import request_of
 from ..processes.this_run import COUNTED

@@ -25,7 +25,7 @@ from ..processes.this_run import CORE, COUNTED
 from ..results.plain import converted, plain
 from ..results.test_id import id_of
 from ..results.test_result import TestRecord
-from ..verdict.coarse import Coarse
+from ..verdict.times.coarse import Coarse
 from ..verdict.tolerances import LEAST_ROUNDS
 from .fixture import compiling
 from .options import change_settings

@@ -32,7 +32,7 @@ from ..results.run_result import RunResult, Stale, run_of, write
 from ..results.test_id import split_id
 from ..results.test_result import TestRecord
 from ..units import plural
-from ..verdict.repeats import BASE_PROCESSES, CALL_PROCESSES
+from ..verdict.times.repeats import BASE_PROCESSES, CALL_PROCESSES
 from .options import shown
 from .outcome import defect
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ..baselines.files.writing import check_writable
 from ..baselines.stale import Collected
 from ..baselines.store import Store
-from ..baselines.writing import check_writable
 from ..frameworks.live.registry import begin_run
 from ..machine.cpu_core import Core
 from ..machine.load import RUN

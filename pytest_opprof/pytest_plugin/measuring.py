@@ -31,9 +31,9 @@ from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
 from ..results.window_result import BODY, coarse_of
 from ..units import plural
-from ..verdict.coarse import Coarse
 from ..verdict.quantities import PYTHON_CALLS
-from ..verdict.repeats import FEW_TESTS
+from ..verdict.times.coarse import Coarse
+from ..verdict.times.repeats import FEW_TESTS
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
 from .body import Call

@@ -23,7 +23,6 @@ from ..sites.places import Amount, Place, WindowSites
 from ..units import plural
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.changed import titles
-from ..verdict.coarse import Coarse, clearly_more
 from ..verdict.compare import Diff, Row
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
@@ -40,6 +39,7 @@ from ..verdict.quantities import (
     as_a_whole,
     with_lines,
 )
+from ..verdict.times.coarse import Coarse, clearly_more
 from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import OF_MORE_CALLS, SEVERITY, Status, Verdict
 from .acceptance import TRAILER, Acceptance

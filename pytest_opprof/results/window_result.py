@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from ..measure.function_times import FunctionTime
-from ..measure.traced import Where
+from ..measure.memory.traced import Where
 from ..profile.environment_json import EnvironmentJson
 from ..profile.kernels import KernelStats
 from ..profile.memory import IN_USE
@@ -24,9 +24,9 @@ from ..python_calls.counted import PythonCalls
 from ..sites.places import Amount
 from ..units import format_bytes, format_flops, plural
 from ..verdict.changed import Changed, titles
-from ..verdict.coarse import Coarse
 from ..verdict.findings import OVER_BUDGET, RANKS_DIFFER, Broken, Finding, LimitResult
 from ..verdict.quantities import FACTS, SUMS, as_a_whole, called, with_lines
+from ..verdict.times.coarse import Coarse
 from ..verdict.verdicts import Verdict
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from ..profile.range import Range
 from ..profile.timings import OUTSIDE
 from ..units import format_change, format_interval, format_ns, format_range, format_share, plural
 from .changed import Changed
-from .coarse import Slower
 from .facts import amount, explained, follows, loops_follow
 from .facts import compared as changed_facts
 from .findings import Broken, Finding
@@ -26,6 +25,7 @@ from .quantities import (
     RECOMPILATIONS,
     SUMS,
 )
+from .times.coarse import Slower
 from .tolerances import Tolerances, is_vague
 from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
 from .work import NOTHING, Number, Work, compared

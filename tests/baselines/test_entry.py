@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_opprof.baselines.entry import NOTHING, WindowBaseline, entry_of
-from pytest_opprof.baselines.file_types import KeptTimes
+from pytest_opprof.baselines.files.file_types import KeptTimes
 from pytest_opprof.machine.identity import with_python
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
@@ -18,7 +18,7 @@ from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes, run_of
 from pytest_opprof.python_calls.counted import PythonCalls
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import BODY, WindowNumbers
-from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.times.coarse import Coarse
 
 from ..conftest import ENVIRONMENT, profile_of
 from .whole_entry import FIELDS, lacking, whole

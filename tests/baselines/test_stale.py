@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
+from pytest_opprof.baselines.files import file, paths
 from pytest_opprof.baselines.stale import Collected, renamed, stale
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.profile.environment import Environment

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
+from pytest_opprof.baselines.files import file, paths
+from pytest_opprof.baselines.files.writing import writing
 from pytest_opprof.baselines.store import Store
-from pytest_opprof.baselines.writing import writing
 from pytest_opprof.errors import BaselineError, UsageError
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_counts import OpCounts

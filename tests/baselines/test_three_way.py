@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.baselines.file_types import KeptTimes
+from pytest_opprof.baselines.files.file_types import KeptTimes
 from pytest_opprof.baselines.three_way import Merge, by_key, merged_sites
 from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
-from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.times.coarse import Coarse
 
 from .whole_entry import FIELDS, whole
 

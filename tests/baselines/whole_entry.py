@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 
 from pytest_opprof.baselines.entry import NOTHING, WindowBaseline
-from pytest_opprof.baselines.file_types import KeptTimes
+from pytest_opprof.baselines.files.file_types import KeptTimes
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
-from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.times.coarse import Coarse
 
 HERE = "CPU, 2 cores"
 FIELDS = [each.name for each in fields(WindowBaseline)]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import WindowBaseline
-from pytest_opprof.baselines.python_file import Functions
+from pytest_opprof.baselines.files import file, paths
+from pytest_opprof.baselines.files.python_file import Functions
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.cli.main import main
 from pytest_opprof.profile.environment import Environment
@@ -21,7 +21,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.sites.places import Calls, Place, Site
-from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.times.coarse import Coarse
 
 from ..git_history import git
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
+from pytest_opprof.baselines.files import file, paths
 from pytest_opprof.cli import bisect
 from pytest_opprof.cli.main import main
 from pytest_opprof.profile.environment import Environment

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pytest_opprof
-from pytest_opprof.baselines import file, paths
 from pytest_opprof.baselines.entry import Baselines, WindowBaseline
+from pytest_opprof.baselines.files import file, paths
 from pytest_opprof.cli import main
 from pytest_opprof.frameworks.nvidia.live import driver, nvml
 from pytest_opprof.profile.environment import Environment

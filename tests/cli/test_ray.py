@@ -17,8 +17,8 @@ from time import monotonic
 
 import pytest
 
-from .test_cluster import ranks
-from .test_remote import err, needed, out
+from .inputs.test_cluster import ranks
+from .inputs.test_remote import err, needed, out
 
 __all__ = ["ranks"]
 pytestmark = [pytest.mark.remote, pytest.mark.processes, pytest.mark.slow]

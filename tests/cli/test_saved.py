@@ -804,8 +804,8 @@ def test_a_profile_that_takes_more_memory_than_the_bound_is_one_error(run: Run) 
     events = ",".join(f'{{"ph":"X","cat":"cpu_op","name":"a{n}","ts":{n},"dur":1}}' for n in range(100_000))
     Path("b.json").write_text(f'{{"schemaVersion":1,"traceEvents":[{events}]}}')
     code = (
-        "from pytest_opprof.cli import main, reading; reading.MOST_MEMORY = 64 << 20;"
-        "raise SystemExit(main.main(['show', 'b.json']))"
+        "from pytest_opprof.cli import main; from pytest_opprof.cli.inputs import reading;"
+        "reading.MOST_MEMORY = 64 << 20; raise SystemExit(main.main(['show', 'b.json']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.cli import reading
+from pytest_opprof.cli.inputs import reading
 from pytest_opprof.cli.main import main
 
 DATA = Path(__file__).parents[1] / "data" / "mindspore-graphs" / "2.10.0"

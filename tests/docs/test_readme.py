@@ -95,7 +95,8 @@ def test_the_report_of_the_self_check_is_what_it_prints() -> None:
 def test_the_defaults_it_states_are_the_defaults() -> None:
     from pytest_opprof.machine.cpu_core import INSISTING_S, MOST_INSISTING_S, PATIENCE, PATIENCE_S, YARDSTICK
     from pytest_opprof.machine.load import BUSY
-    from pytest_opprof.verdict import repeats, tolerances
+    from pytest_opprof.verdict import tolerances
+    from pytest_opprof.verdict.times import repeats
 
     stored, pairs = tolerances.STORED, tolerances.PAIRS
     assert (stored.tolerance, stored.op_tolerance, stored.op_floor_ns, stored.op_share) == (0.13, 0.25, 5_000, 0.05)

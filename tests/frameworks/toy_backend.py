@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pytest_opprof.backends import Backend, KnownWork, Options
 from pytest_opprof.errors import BackendError
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 
 FRAMEWORK = f"{__package__}.toy_framework"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pytest_opprof.frameworks.live.contract import Backend, Options
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
 
 

@@ -17,7 +17,7 @@ from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import backend, nvml
 from pytest_opprof.frameworks.nvidia.live import driver as cuda_driver
 from pytest_opprof.machine.load import named
-from pytest_opprof.measure.leaks import left_by
+from pytest_opprof.measure.memory.leaks import left_by
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains

@@ -11,10 +11,10 @@ import pytest
 from pytest_opprof.frameworks.live import registry
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import backend
-from pytest_opprof.measure.leaks import left_by
+from pytest_opprof.measure.memory.leaks import left_by
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 
 pytestmark = [pytest.mark.gpu, pytest.mark.processes]
 

@@ -14,8 +14,8 @@ import pytest
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import nvml
 from pytest_opprof.frameworks.pytorch.live.backend import backend
-from pytest_opprof.measure.leaks import Left, left_by
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.measure.memory.leaks import Left, left_by
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.sites.chains import Chains
 
 from .windows import counts, of_torch, torch_or_skip

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.nvidia.live import backend as cuda
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_opprof.measure.ranges import Ranges
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 
 CPU = Environment((("numpy", "2"),))

@@ -23,8 +23,8 @@ from pytest_opprof.report.summary import Summary
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
-from pytest_opprof.verdict.coarse import Coarse
-from pytest_opprof.verdict.repeats import VARYING_PROCESSES
+from pytest_opprof.verdict.times.coarse import Coarse
+from pytest_opprof.verdict.times.repeats import VARYING_PROCESSES
 from pytest_opprof.verdict.verdicts import Status
 
 from ..conftest import profile_of

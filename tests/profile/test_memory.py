@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_opprof.profile.assembly import assemble
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.sites.chains import Chains, Frame
 
 from ..conftest import ENVIRONMENT

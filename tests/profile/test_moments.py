@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_opprof.profile.assembly import assemble, joined
 from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble, joined
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.kernels import Events, places
 from pytest_opprof.profile.moments import Lane, later_ns
 from pytest_opprof.profile.op_profile import OpProfile

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from pytest_opprof.errors import UsageError
 from pytest_opprof.ops.names import Kind
 from pytest_opprof.ops.signature import Signature
-from pytest_opprof.profile.assembly import assemble, joined
 from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble, joined
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.memory import MemoryUse
 from pytest_opprof.profile.op_profile import OpProfile
 

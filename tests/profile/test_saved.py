@@ -6,7 +6,7 @@ import pytest
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_key import CallSite
 from pytest_opprof.profile.saved import OUTSIDE, SavedOp, SavedProfile
 from pytest_opprof.questions import query

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_opprof.measure.host_memory import LOOKER
+from pytest_opprof.measure.memory.host_memory import LOOKER
 
 from ..conftest import coarsely
 from ..git_history import committed

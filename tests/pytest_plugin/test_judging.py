@@ -34,7 +34,7 @@ from pytest_opprof.pytest_plugin.test_run import TestRun
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.verdict.compare import compare
-from pytest_opprof.verdict.stored_rule import unjudged
+from pytest_opprof.verdict.times.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Verdict
 

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_opprof.baselines.entry import WindowBaseline
 from pytest_opprof.errors import BackendError
+from pytest_opprof.measure.memory.traced import Where
 from pytest_opprof.measure.sampled import Sampler
-from pytest_opprof.measure.traced import Where
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.range import Range
 from pytest_opprof.pytest_plugin import body as body_module

@@ -18,7 +18,7 @@ from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import ProcessTimes
-from pytest_opprof.verdict.repeats import VARYING_PROCESSES
+from pytest_opprof.verdict.times.repeats import VARYING_PROCESSES
 
 from ..conftest import ELSEWHERE, HANG, end_at_once
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.machine.ranks import Rank
 from pytest_opprof.processes.pool import Pool
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.pytest_plugin import traces
 from pytest_opprof.pytest_plugin.traces import file_name
 

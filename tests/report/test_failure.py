@@ -15,7 +15,7 @@ from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
 from pytest_opprof.verdict.compare import Diff, compare
-from pytest_opprof.verdict.stored_rule import judge
+from pytest_opprof.verdict.times.stored_rule import judge
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Verdict
 

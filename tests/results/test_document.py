@@ -1,4 +1,4 @@
-"""The layout of JSON files that people review. How they are read: tests/baselines/test_file.py."""
+"""The layout of JSON files that people review. How they are read: tests/baselines/files/test_file.py."""
 
 from __future__ import annotations
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from pytest_opprof.profile.assembly import assemble
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
-from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.findings import Broken, Finding
+from pytest_opprof.verdict.times.coarse import Coarse
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 

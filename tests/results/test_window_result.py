@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.times.coarse import Coarse
 
 from ..conftest import COARSE, profile_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.profile.nesting import nested
+from pytest_opprof.profile.events.nesting import nested
 from pytest_opprof.timeline.spans import Kind, Memory, Timeline
 
 from .made import HOST, OTHER, STREAM, TIMES, Event, in_use, marks, timeline, works

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_opprof.errors import UsageError
-from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.columns import ABSENT
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.verdict.budgets import WINDOW_KEYS, Budget, parse_pair
 

@@ -11,7 +11,6 @@ from msgspec import structs
 from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
-from pytest_opprof.verdict.coarse import Slower
 from pytest_opprof.verdict.compare import (
     FIRST_USE,
     VARIES,
@@ -26,9 +25,10 @@ from pytest_opprof.verdict.compare import (
 )
 from pytest_opprof.verdict.facts import amount
 from pytest_opprof.verdict.findings import Broken, LimitResult
-from pytest_opprof.verdict.pair_rule import judge_pairs
 from pytest_opprof.verdict.quantities import CPU_TIME, SUMS
-from pytest_opprof.verdict.stored_rule import Rule, judge, unjudged
+from pytest_opprof.verdict.times.coarse import Slower
+from pytest_opprof.verdict.times.pair_rule import judge_pairs
+from pytest_opprof.verdict.times.stored_rule import Rule, judge, unjudged
 from pytest_opprof.verdict.tolerances import PAIRS, STORED
 from pytest_opprof.verdict.verdicts import Times, TimingVerdict, Verdict
 from pytest_opprof.verdict.work import Number, Work

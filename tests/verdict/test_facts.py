@@ -12,7 +12,7 @@ from pytest_opprof.verdict.budgets import WINDOW_KEYS
 from pytest_opprof.verdict.compare import Diff, compare, compare_counts_first
 from pytest_opprof.verdict.facts import compared
 from pytest_opprof.verdict.quantities import FACTS, SUMS
-from pytest_opprof.verdict.stored_rule import unjudged
+from pytest_opprof.verdict.times.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Verdict
 from pytest_opprof.verdict.work import Work

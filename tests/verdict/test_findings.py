@@ -6,7 +6,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.compare import compare
 from pytest_opprof.verdict.findings import Broken, with_consequences
-from pytest_opprof.verdict.stored_rule import unjudged
+from pytest_opprof.verdict.times.stored_rule import unjudged
 from pytest_opprof.verdict.tolerances import STORED
 
 

@@ -14,9 +14,9 @@ from ...machine.ranks import MANY
 from ...report.colours import TextLine, show
 from ...report.tables import Style, Table, document, json, style_of
 from ...units import plural
-from .. import reading
-from ..reading import Asked
-from ..remote import location
+from ..inputs import reading
+from ..inputs.reading import Asked
+from ..inputs.remote import location
 from . import whole
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from ...profile.timings import OUTSIDE, ProcessTimes, run_of
 from ...results.test_id import split_id
 from ...results.window_result import BODY, OpResult, WindowNumbers, total_of
 from ...units import plural
-from .. import reading
-from ..opened import BaselineFile, Opened, Profiles, RunFile, opened
-from ..reading import Asked
+from ..inputs import reading
+from ..inputs.opened import BaselineFile, Opened, Profiles, RunFile, opened
+from ..inputs.reading import Asked
 from ..show.ranks import names_of, titles_of
 from .whole import Whole, whole_of
 

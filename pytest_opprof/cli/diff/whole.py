@@ -17,7 +17,7 @@ from ...report.tables import NAME, RELATIVE, TIME, Column, Table
 from ...timeline.breakdown import IDLE, breakdown
 from ...timeline.ranges import ranges
 from ...units import format_ns
-from .. import reading
+from ..inputs import reading
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     "computing_ns": ("computing", "the device computed longer"),

@@ -12,8 +12,8 @@ from ...python_calls.names import of_python, other_versions
 from ...results.judged_window import JudgedWindow
 from ...units import parse_duration, parse_share, plural
 from ...verdict.compare import compare, compare_counts_first
-from ...verdict.repeats import MOST_TIMED_PROCESSES, TIMED_PROCESSES
-from ...verdict.stored_rule import Rule, judge, unjudged
+from ...verdict.times.repeats import MOST_TIMED_PROCESSES, TIMED_PROCESSES
+from ...verdict.times.stored_rule import Rule, judge, unjudged
 from ...verdict.tolerances import STORED, Tolerances
 from ...verdict.verdicts import TimingVerdict, Verdict, undecided
 from .sides import Kept, Side

@@ -23,9 +23,9 @@ from ...profile.op_profile import OpProfile
 from ...profile.timings import ProcessTimes, run_of
 from ...units import format_ns, format_share
 from ...verdict.budgets import Budget
-from ...verdict.noise import clean_processes
-from ...verdict.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES
-from ...verdict.stored_rule import STORED_RULE, Rule, judge
+from ...verdict.times.noise import clean_processes
+from ...verdict.times.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES
+from ...verdict.times.stored_rule import STORED_RULE, Rule, judge
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict, Verdict
 from .workloads import Work

@@ -14,10 +14,10 @@ from ...profile.saved import SavedKernel, SavedProfile
 from ...questions import query
 from ...report import listing
 from ...report.tables import csv, document, json, short, style_of
-from .. import reading
-from ..opened import Profiles, opened
-from ..reading import Asked
-from ..remote import location
+from ..inputs import reading
+from ..inputs.opened import Profiles, opened
+from ..inputs.reading import Asked
+from ..inputs.remote import location
 from . import ops, ranks, times
 
 TAKES: Mapping[str, Sequence[str]] = {

@@ -18,7 +18,7 @@ from ...questions.question import AggregateBy, Line, Question, Side, in_steps, o
 from ...report import listing
 from ...report.tables import Style, json, style_of
 from ...units import format_bytes, format_ns, format_share, parse_duration, plural
-from .. import reading
+from ..inputs import reading
 
 _CHOOSE = ("name", "type", "input_dtype", "min_time", "max_time", "only_ops")
 """Options that choose single ops: where one is given, these are shown, else a row for each canonical op."""

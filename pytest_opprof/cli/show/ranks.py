@@ -18,8 +18,8 @@ from ...questions.spread import Waits, spread
 from ...report import spread as report
 from ...report.escaping import terminal
 from ...report.tables import style_of
-from .. import reading
-from ..remote import Url
+from ..inputs import reading
+from ..inputs.remote import Url
 
 
 def answer(

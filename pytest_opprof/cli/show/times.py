@@ -15,7 +15,7 @@ from ...timeline.breakdown import IDLE, Breakdown, added, breakdown
 from ...timeline.ranges import RangeTimes, ranges
 from ...timeline.spans import Kind as SpanKind
 from ...units import format_ns, format_share
-from .. import reading
+from ..inputs import reading
 from . import ops
 
 _PARTS = {

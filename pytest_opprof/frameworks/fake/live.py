@@ -19,7 +19,7 @@ from time import perf_counter_ns
 from ...errors import BackendError
 from ...profile.columns import ABSENT
 from ...profile.environment import Environment
-from ...profile.event_log import EventLog
+from ...profile.events.event_log import EventLog
 from ..live.contract import Backend, KnownWork, Options
 
 

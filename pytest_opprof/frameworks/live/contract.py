@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from ...profile.event_log import EventLog
+    from ...profile.events.event_log import EventLog
     from ...sites.chains import Chains
 
 # The entry-point group of backends: a name, and a callable without arguments that returns a `Backend`.

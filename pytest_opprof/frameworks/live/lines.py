@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ...profile.event_log import EventLog
+from ...profile.events.event_log import EventLog
 from ...sites.chains import Chains
 from ...sites.tracer import Tracer
 

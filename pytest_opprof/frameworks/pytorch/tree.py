@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...ops.names import Meaning
-from ...profile.attribution import NOBODY, owners
+from ...profile.events.attribution import NOBODY, owners
 
 
 def ops_inside(parents: Iterable[int], are_ops: Iterable[bool]) -> tuple[list[int], list[int]]:

@@ -16,7 +16,7 @@ from msgspec import structs
 from ...baselines.entry import entry_of
 from ...errors import BackendError, UsageError
 from ...measure.function_times import longer
-from ...measure.traced import Where, joined
+from ...measure.memory.traced import Where, joined
 from ...processes.collection import SideTest
 from ...processes.turns import SideRun
 from ...profile.op_counts import in_all
@@ -34,12 +34,12 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import plural
-from ...verdict.coarse import Slower
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
-from ...verdict.pair_rule import judge_pairs
 from ...verdict.quantities import FACTS, PEAKS
-from ...verdict.repeats import CALL_PAIRS
-from ...verdict.stored_rule import unjudged
+from ...verdict.times.coarse import Slower
+from ...verdict.times.pair_rule import judge_pairs
+from ...verdict.times.repeats import CALL_PAIRS
+from ...verdict.times.stored_rule import unjudged
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of

@@ -35,7 +35,7 @@ from ...results.acceptance import Acceptance, lines_of, parsed, proposed
 from ...results.test_id import function_of, split_id
 from ...sites.changed import Changes
 from ...units import plural
-from ...verdict.repeats import CALL_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
+from ...verdict.times.repeats import CALL_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
 from .pairs import Found, report_of
 
 _HERE = "the working tree"

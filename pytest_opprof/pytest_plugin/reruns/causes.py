@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET, structs
 
-from ...baselines.paths import path_of
+from ...baselines.files.paths import path_of
 from ...baselines.store import Store
 from ...errors import UsageError
 from ...machine.git import commit_of
 from ...measure.function_times import FunctionTime
+from ...measure.memory.traced import Where, joined
 from ...measure.plan import Settings, TestPlan
-from ...measure.traced import Where, joined
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
 from ...processes.request import request_of

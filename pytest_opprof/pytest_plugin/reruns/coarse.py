@@ -21,7 +21,9 @@ from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...results.window_result import WindowNumbers, coarse_of
 from ...units import format_ns
-from ...verdict.coarse import (
+from ...verdict.compare import Diff
+from ...verdict.quantities import COARSE, WALL_TIME
+from ...verdict.times.coarse import (
     Coarse,
     Slower,
     as_before,
@@ -34,9 +36,7 @@ from ...verdict.coarse import (
     together,
     where,
 )
-from ...verdict.compare import Diff
-from ...verdict.quantities import COARSE, WALL_TIME
-from ...verdict.repeats import COARSE_PROCESSES, TIMES_S
+from ...verdict.times.repeats import COARSE_PROCESSES, TIMES_S
 from ..test_run import TestRun
 from .counts import may_stay
 

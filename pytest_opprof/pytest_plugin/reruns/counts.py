@@ -26,11 +26,11 @@ from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
 from ...results.window_result import BODY
 from ...units import format_ns, plural
-from ...verdict.coarse import clearly_more
 from ...verdict.compare import FIRST_USE, changes, compare_counts_first, excuse, only_compiles
 from ...verdict.quantities import FACTS, PYTHON_CALLS, RECOMPILATIONS, named
-from ...verdict.repeats import CONFIRMING_S
-from ...verdict.stored_rule import unjudged
+from ...verdict.times.coarse import clearly_more
+from ...verdict.times.repeats import CONFIRMING_S
+from ...verdict.times.stored_rule import unjudged
 from ...verdict.tolerances import Tolerances
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun

@@ -22,8 +22,8 @@ from ...python_calls.names import other_versions
 from ...results.judged_window import JudgedWindow
 from ...verdict.compare import compare_counts_first, without_first_uses
 from ...verdict.quantities import PYTHON_CALLS
-from ...verdict.repeats import TIMES_S
-from ...verdict.stored_rule import Rule, judge, unjudged
+from ...verdict.times.repeats import TIMES_S
+from ...verdict.times.stored_rule import Rule, judge, unjudged
 from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict, undecided
 from ..ranks import why_untimed

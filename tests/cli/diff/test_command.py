@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 import pytest_opprof
-from pytest_opprof.baselines import paths
 from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.files import paths
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.cli.main import main
 from pytest_opprof.frameworks.files import own_format

@@ -15,7 +15,7 @@ from pytest_opprof.errors import BackendError, UsageError
 from pytest_opprof.frameworks.live import registry
 from pytest_opprof.ops import names
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 
 from ...conftest import profile_of
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pytest_opprof.frameworks.pytorch.tree import ops_inside, owners_of
 from pytest_opprof.ops.names import meaning
-from pytest_opprof.profile.attribution import NOBODY
+from pytest_opprof.profile.events.attribution import NOBODY
 
 
 def test_what_an_annotation_is_around_is_in_the_op_around_that() -> None:

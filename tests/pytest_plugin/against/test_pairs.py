@@ -30,9 +30,9 @@ from pytest_opprof.results.plain import converted, plain
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import BODY, WindowNumbers
 from pytest_opprof.sites.changed import Changes
-from pytest_opprof.verdict.coarse import Coarse
 from pytest_opprof.verdict.compare import compare
-from pytest_opprof.verdict.pair_rule import judge_pairs
+from pytest_opprof.verdict.times.coarse import Coarse
+from pytest_opprof.verdict.times.pair_rule import judge_pairs
 from pytest_opprof.verdict.tolerances import PAIRS
 from pytest_opprof.verdict.verdicts import Status
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_opprof.measure.host_memory import LOOKER
+from pytest_opprof.measure.memory.host_memory import LOOKER
 from pytest_opprof.processes import child
 from pytest_opprof.pytest_plugin.against import run as against
 

@@ -17,15 +17,15 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.machine.identity import machine, with_python
 from pytest_opprof.machine.load import Watch
 from pytest_opprof.measure import recorder
+from pytest_opprof.measure.memory.traced import Where
 from pytest_opprof.measure.sampled import Sampler
-from pytest_opprof.measure.traced import Where
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.pytest_plugin import measuring
 from pytest_opprof.pytest_plugin.reruns.coarse import Coarsely
 from pytest_opprof.python_calls import tally
-from pytest_opprof.verdict.coarse import Coarse
+from pytest_opprof.verdict.times.coarse import Coarse
 
 from ...conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
 

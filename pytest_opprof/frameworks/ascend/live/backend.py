@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import BackendError
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ...live.contract import Backend, KnownWork, Options
 from . import users
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ....errors import BackendError
 from ....ops.names import Kind
 from ....profile import kernels
-from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
-from ....profile.event_log import EventLog
+from ....profile.events.attribution import NOBODY
+from ....profile.events.event_log import EventLog
 from ....units import plural
 from ..kernels import op_type
 from .mspti import Mspti

@@ -24,7 +24,7 @@ from ....ops.signature import UNKNOWN, Signature
 from ....ops.vocabulary import CAST
 from ....profile.columns import ABSENT
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ...live.contract import Backend, KnownWork, Options
 from ..file_lines import op_type
 from .dispatched import Dispatched, dispatched

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....errors import BackendError
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ...live.contract import Backend, KnownWork, Options
 from . import hook, selftest
 from .known_work import known_work

@@ -18,7 +18,7 @@ from ....sites.chains import UNKNOWN, Chains, line_number, qualified_name
 from ....sites.code import HERE, Kind, kinds
 from .function_names import FUNCTIONS_OF_VIEWS, QUERIES, SCIPY_QUERIES
 from .function_names import SCIPY as SCIPY_MODULES
-from .layout import MEMORY, TRACE_LINES
+from .machine_code.layout import MEMORY, TRACE_LINES
 
 # In place of a node: the code is no part of the program.
 HIDDEN = -1

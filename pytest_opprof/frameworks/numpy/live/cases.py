@@ -13,7 +13,7 @@ import numpy as np
 
 from ....ops.signature import Signature
 from ....profile.columns import ABSENT
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ..work import NEEDS_ATTRIBUTES, NO_ATTRIBUTES, work
 from .arguments import (
     LASTING,

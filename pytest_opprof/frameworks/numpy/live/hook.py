@@ -16,8 +16,9 @@ from types import ModuleType
 
 import numpy as np
 
-from . import layout, memory, observers, targets
-from .machine import Machine, Pointers, Stub
+from . import memory, observers, targets
+from .machine_code import layout
+from .machine_code.machine import Machine, Pointers, Stub
 from .recording import Recording
 from .targets import Target
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....profile.memory import MemoryUse
-from . import layout
-from .machine import Machine, Pointers
+from .machine_code import layout
+from .machine_code.machine import Machine, Pointers
 
 # Of the functions in ``_ARRAY_API``: `PyDataMem_GetHandler`, from NumPy 1.22 on (`numpy_api.py`).
 _GET_HANDLER = 305

@@ -16,7 +16,7 @@ from ....sites.code import HERE
 from .arguments import LASTING, NUMBERS
 from .callers import NUMPY, Table, whose
 from .cases import CONVERTS, PLAIN, UFUNCS, VIEW, Case, Op, ask_of, key_of, known
-from .layout import MEMORY, TRACE_LINES
+from .machine_code.layout import MEMORY, TRACE_LINES
 from .recording import Recording, Row
 
 # Redirects calls of new modules to observers, too: `hook` adds it.

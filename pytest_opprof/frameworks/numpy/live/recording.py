@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....profile.columns import ABSENT, numbered
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ....sites.chains import UNKNOWN
 from ....units import plural
 from .arguments import tensors_in

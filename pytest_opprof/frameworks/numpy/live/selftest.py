@@ -21,8 +21,8 @@ import numpy as np
 
 from ....machine.atomic_write import write_atomically
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
-from . import layout, machine
+from ....profile.events.event_log import EventLog
+from .machine_code import layout, machine
 
 TIMEOUT_S = 60
 OK = "all calls were seen"
@@ -52,7 +52,7 @@ def _kept() -> Path:
     )
     file = Path(str(compiled.__file__))
     told = [sys.version, sys.executable, np.__version__, str(file), os.uname().release, os.uname().machine]
-    told += [f"{each.name} {each.read_bytes().hex()}" for each in sorted(Path(__file__).parent.glob("*.py"))]
+    told += [f"{each.name} {each.read_bytes().hex()}" for each in sorted(Path(__file__).parent.rglob("*.py"))]
     with contextlib.suppress(OSError):
         told.append(str(file.stat().st_mtime_ns))
     return Path(folder, "pytest-opprof", f"numpy-{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}")

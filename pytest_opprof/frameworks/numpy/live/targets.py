@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.random  # not at its first use, which may be in a window
 
-from . import layout
 from .cases import CASTS, CONVERTS, FUNCTIONS, UFUNCS, VIEW, Op
 from .function_names import (
     BIT_GENERATORS,
@@ -25,6 +24,7 @@ from .function_names import (
     UNARY_OPERATORS,
     ufunc_name,
 )
+from .machine_code import layout
 from .observers import (
     assign,
     by_index,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ....ops import cuda_kernels
 from ....ops.cuda_calls import CUDA_COPIES
 from ....profile import kernels
-from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
+from ....profile.events.attribution import NOBODY
 from .calls import Calls, synchronizes
 from .cupti_records import KERNEL, MEMCPY, MEMSET, PEER_COPY, SHAPE, Table
 from .links import Numbers, callers

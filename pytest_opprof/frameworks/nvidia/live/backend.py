@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import BackendError
 from ....machine.nsight import NSYS
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ...live.contract import Backend, KnownWork, Options
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ....errors import BackendError
 from ....ops import cuda_calls, names
 from ....profile import kernels
-from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
-from ....profile.event_log import EventLog
+from ....profile.events.attribution import NOBODY
+from ....profile.events.event_log import EventLog
 from ....sites.chains import UNKNOWN
 from ....units import plural
 from .activity import Work

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....ops.cuda_calls import is_graph_launch, is_kernel_launch
-from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
+from ....profile.events.attribution import NOBODY
 from .calls import Calls
 
 # The version of CUPTI from which on nodes of graphs have the number of their launch.

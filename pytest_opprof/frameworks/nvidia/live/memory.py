@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....ops import cuda_calls
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from .calls import Calls
 from .events import Span
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ....errors import BackendError
 from ....machine.load import is_of_this_run, named
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from .driver import Driver
 
 _IDLE, _SW_POWER_CAP, _SW_THERMAL = 0x01, 0x04, 0x20

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ....errors import BackendError
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ....sites.chains import UNKNOWN, Chains
 from ...live.lines import traced
 from .calls import Calls

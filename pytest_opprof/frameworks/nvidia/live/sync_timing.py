@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ....errors import BackendError
 from ....ops import cuda_calls
-from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
+from ....profile.events.attribution import NOBODY
 from .activity import Work
 from .calls import Calls
 

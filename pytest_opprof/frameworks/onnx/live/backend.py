@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from ....errors import BackendError
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ...live.contract import Backend, KnownWork, Options
 from ..events import ASYNCHRONOUS, INSERTED_CAST, device
 from .runs import Runs

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....errors import BackendError
 from ....profile.columns import ABSENT
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ..events import (
     ASYNCHRONOUS,
     INSERTED_CAST,

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from ....errors import BackendError
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ....units import plural
 from .asked import Asked, Call
 from .copies import described, profiled_copy, same, version

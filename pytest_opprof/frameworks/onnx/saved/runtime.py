@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....errors import TraceError
 from ....profile.environment import Environment
-from ....profile.nesting import self_times
+from ....profile.events.nesting import self_times
 from ....profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ...files.chrome_events import head, read_events
 from ...files.durations import Untimed

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from .marks import MARK
 from .sites import Allocating
 

@@ -27,7 +27,7 @@ from ....errors import BackendError
 from ....machine.garbage import uncollected
 from ....machine.other_threads import OtherThreads
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ....units import plural
 from ...live.contract import Backend, KnownWork, Options
 from ...live.lines import traced

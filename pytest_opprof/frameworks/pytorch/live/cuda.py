@@ -22,10 +22,10 @@ from ....errors import BackendError
 from ....ops import cuda_calls, cuda_kernels
 from ....ops.cuda_kernels import is_nccl, moved
 from ....profile import kernels
-from ....profile.attribution import NOBODY
 from ....profile.columns import ABSENT
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.attribution import NOBODY
+from ....profile.events.event_log import EventLog
 from ...live.contract import Options
 from ...nvidia.live import events as cuda_events
 from ...nvidia.live import libcupti, nvml, sync_timing

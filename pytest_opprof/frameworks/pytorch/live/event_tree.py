@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ....ops.names import Kind, meaning, stable
 from ....profile.columns import ABSENT
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ...live.contract import Options
 from ..events import COMPILING, KINDS, MEMORY, WAITS, Role, logged, role, transfers
 from ..formulas import FACTORIES, HAVE_FLOPS, NEEDS_ATTRIBUTES, SEQUENCES

@@ -10,10 +10,10 @@ from operator import itemgetter
 
 from ....ops.cuda_kernels import is_nccl, moved
 from ....ops.names import Kind
-from ....profile.attribution import NOBODY, owners
 from ....profile.columns import ABSENT
-from ....profile.event_log import EventLog
-from ....profile.nesting import innermost, nested
+from ....profile.events.attribution import NOBODY, owners
+from ....profile.events.event_log import EventLog
+from ....profile.events.nesting import innermost, nested
 from ..events import COMPILING, KINDS, NO_OPS, Compiler, Role, is_made_by, logged, may_work, meaning_as, role
 from ..tree import ops_inside
 from ..work import called_again

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 
 # Followed by the number of a node.
 SITE = "opprof::site "

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from ....errors import TraceError
 from ....ops.names import Meaning, meaning, stable
-from ....profile.attribution import NOBODY
 from ....profile.environment import Environment
+from ....profile.events.attribution import NOBODY
 from ....profile.saved import SavedOp, SavedProfile
 from ...files.chrome_events import STEP
 from ...files.format import Format, Options

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import TraceError
 from ....profile.environment import Environment
-from ....profile.nesting import TooDeep
+from ....profile.events.nesting import TooDeep
 from ....profile.saved import OUTSIDE, UNLINKED, SavedKernel, SavedOp, SavedProfile
 from ...files.chrome_events import CUT, head, read_events
 from ...files.durations import Untimed

@@ -15,8 +15,8 @@ from itertools import islice
 from operator import add, lt
 
 from ....ops.names import Meaning
-from ....profile.attribution import NOBODY
-from ....profile.nesting import NEVER, TooDeep, innermost, nested
+from ....profile.events.attribution import NOBODY
+from ....profile.events.nesting import NEVER, TooDeep, innermost, nested
 from ..events import COMPILING, Compiler, Role, asks
 from ..tree import owners_of
 from .rows import Rows, packed

@@ -17,7 +17,7 @@ from ....errors import BackendError, LateImport
 from ....machine.garbage import uncollected
 from ....machine.scratch import scratch
 from ....profile.environment import Environment
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ....sites.chains import UNKNOWN
 from ....sites.stack import here
 from ...live.contract import Backend, KnownWork, Options

@@ -19,7 +19,7 @@ from ....errors import BackendError
 from ....ops.names import Kind
 from ....ops.signature import Signature
 from ....profile.columns import ABSENT
-from ....profile.event_log import EventLog
+from ....profile.events.event_log import EventLog
 from ....sites.chains import UNKNOWN, Frame
 from ....sites.code import Kind as CodeKind
 from ....sites.code import kinds

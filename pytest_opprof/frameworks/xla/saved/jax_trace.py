@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import TraceError
 from ....profile.environment import Environment
-from ....profile.nesting import self_times
+from ....profile.events.nesting import self_times
 from ....profile.saved import OUTSIDE, SavedKernel, SavedOp, SavedProfile
 from ....units import plural
 from ...files.chrome_events import head, read_events

@@ -27,7 +27,7 @@ from pytest_opprof.frameworks.mindspore.live.backend import MindSporeBackend, ba
 from pytest_opprof.frameworks.numpy.live.backend import backend as numpy_backend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
 from pytest_opprof.testing import check_backend

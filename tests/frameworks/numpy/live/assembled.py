@@ -11,9 +11,9 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from pytest_opprof.frameworks.numpy import live as numpy
+from pytest_opprof.frameworks.numpy.live import machine_code
 
-FOLDER = Path(numpy.__file__).parent
+FOLDER = Path(machine_code.__file__).parent
 ASSEMBLERS = {"x86_64": "x86_64-linux-gnu-as", "arm64": "aarch64-linux-gnu-as"}
 STUBS = {
     "x86_64": '''

@@ -12,7 +12,7 @@ import scipy.sparse
 
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
 

@@ -22,8 +22,9 @@ import scipy.optimize
 
 from pytest_opprof.errors import BackendError
 from pytest_opprof.frameworks.live.contract import Options
-from pytest_opprof.frameworks.numpy.live import hook, layout, observers, selftest
+from pytest_opprof.frameworks.numpy.live import hook, observers, selftest
 from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
+from pytest_opprof.frameworks.numpy.live.machine_code import layout
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.numpy.live import hook
 from pytest_opprof.frameworks.numpy.live.backend import NumpyBackend
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.memory import MemoryUse
 
 KIB = np.zeros(128)

@@ -14,7 +14,7 @@ from pytest_opprof.frameworks.numpy.live.backend import backend
 from pytest_opprof.frameworks.numpy.live.callers import Table
 from pytest_opprof.frameworks.numpy.live.recording import Recording
 from pytest_opprof.profile.columns import ABSENT
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.sites.chains import Chains
 
 HERE = str(Path(__file__))

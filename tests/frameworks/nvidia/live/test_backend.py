@@ -32,10 +32,10 @@ from pytest_opprof.frameworks.nvidia.live.cupti_records import DRIVER, KERNEL, L
 from pytest_opprof.frameworks.nvidia.live.events import Span, busy_ns
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
-from pytest_opprof.profile.assembly import assemble, joined
 from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble, joined
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats, places
 from pytest_opprof.profile.memory import MemoryUse
 from pytest_opprof.profile.op_profile import OpProfile, Remark

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pytest_opprof.frameworks.nvidia.live.calls import Calls, calls_of
 from pytest_opprof.frameworks.nvidia.live.cupti_records import DRIVER, OVERHEAD, RUNTIME
 from pytest_opprof.frameworks.nvidia.live.links import Numbers, callers
-from pytest_opprof.profile.attribution import NOBODY
 from pytest_opprof.profile.columns import ABSENT
+from pytest_opprof.profile.events.attribution import NOBODY
 
 LAUNCH, GRAPH, COPY = "cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync"
 

@@ -16,7 +16,7 @@ from pytest_opprof.frameworks.nvidia.live.driver import Driver
 from pytest_opprof.frameworks.nvidia.live.nvml import Look
 from pytest_opprof.machine import load
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 
 from ....conftest import remarks_of
 from .cuda_stand_in import Gpu

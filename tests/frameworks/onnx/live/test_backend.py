@@ -24,7 +24,7 @@ from pytest_opprof.frameworks.onnx.live.files import folder
 from pytest_opprof.frameworks.onnx.live.runs import OPTIONS_OF
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
-from pytest_opprof.profile.assembly import assemble, told_apart
+from pytest_opprof.profile.events.assembly import assemble, told_apart
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.testing import check_backend
 from pytest_opprof.timeline.window import timeline_of

@@ -10,7 +10,7 @@ import pytest
 from pytest_opprof.errors import BackendError
 from pytest_opprof.frameworks.onnx.live.recordings import Recording, fill
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 
 CPU = "CPUExecutionProvider"

@@ -22,7 +22,7 @@ from pytest_opprof.frameworks.numpy.live.backend import backend as numpy_backend
 from pytest_opprof.frameworks.pytorch.live.backend import OTHER_THREADS, backend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.op_profile import ALWAYS, OpProfile
 from pytest_opprof.profile.timings import run_of
 from pytest_opprof.sites.chains import Chains
@@ -138,7 +138,7 @@ def test_self_times_add_up_to_the_time_in_ops_as_torch_counts_it() -> None:
     from torch.profiler import ProfilerActivity, profile
 
     from pytest_opprof.frameworks.pytorch.live import backend as module
-    from pytest_opprof.profile.event_log import EventLog
+    from pytest_opprof.profile.events.event_log import EventLog
 
     step = training_step()
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as session:

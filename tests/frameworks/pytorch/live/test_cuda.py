@@ -35,10 +35,10 @@ from pytest_opprof.ops.cuda_kernels import moved
 from pytest_opprof.ops.names import stable
 from pytest_opprof.ops.signature import UNKNOWN
 from pytest_opprof.ops.vocabulary import COMMUNICATION
-from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.columns import ABSENT
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.assembly import assemble
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.kernels import KernelStats
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.profile.saved import OUTSIDE

@@ -17,7 +17,7 @@ from pytest_opprof.frameworks.pytorch.live import event_tree, kineto
 from pytest_opprof.frameworks.pytorch.live.event_tree import TreeReader
 from pytest_opprof.frameworks.pytorch.work import Works
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 
 from ....conftest import HAS_TORCH

@@ -15,7 +15,7 @@ from pytest_opprof.frameworks.files.place import Place
 from pytest_opprof.frameworks.pytorch.live import cuda, kineto
 from pytest_opprof.frameworks.pytorch.saved import kineto as reader
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 
 DATA = Path(__file__).parents[3] / "data" / "torch-cuda-h200"
 DEVICES = {"CPU": 0, "CUDA": 1}

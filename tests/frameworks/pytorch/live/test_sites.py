@@ -15,7 +15,7 @@ import pytest
 
 from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.frameworks.pytorch.live.backend import backend
-from pytest_opprof.profile.assembly import assemble
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
 

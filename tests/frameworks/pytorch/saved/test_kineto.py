@@ -211,7 +211,7 @@ def test_the_saved_trace_of_a_session_counts_as_the_live_recorder_does(tmp_path:
 
     from pytest_opprof.frameworks.live.contract import Options as LiveOptions
     from pytest_opprof.frameworks.pytorch.live import backend as live
-    from pytest_opprof.profile.event_log import EventLog
+    from pytest_opprof.profile.events.event_log import EventLog
 
     layers = [pytorch.nn.Conv2d(3, 4, 3), pytorch.nn.BatchNorm2d(4), pytorch.nn.ReLU(), pytorch.nn.Flatten()]
     model = pytorch.nn.Sequential(*layers, pytorch.nn.Linear(4 * 36, 5))

@@ -17,8 +17,8 @@ from pytest_opprof.frameworks.xla.live import backend as module
 from pytest_opprof.frameworks.xla.live.backend import JaxBackend, backend
 from pytest_opprof.measure.recorder import Recorder
 from pytest_opprof.measure.window import Window
-from pytest_opprof.profile.assembly import assemble
 from pytest_opprof.profile.environment import Environment
+from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.testing import check_backend
 from pytest_opprof.timeline.window import timeline_of
 

@@ -17,7 +17,7 @@ from pytest_opprof.frameworks.xla.live.programs import Known, Program
 from pytest_opprof.frameworks.xla.live.recording import Recording, Span
 from pytest_opprof.frameworks.xla.live.traced import Traced
 from pytest_opprof.profile.environment import Environment
-from pytest_opprof.profile.event_log import EventLog
+from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile, Remark
 from pytest_opprof.sites.chains import UNKNOWN
 

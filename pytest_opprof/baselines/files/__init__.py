@@ -1,0 +1,1 @@
+"""The files of baselines: where they lie, what they hold, how they are read and written."""

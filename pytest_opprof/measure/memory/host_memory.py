@@ -1,0 +1,164 @@
+"""The peak of a body's memory on the host: Python's objects and NumPy's arrays, as `tracemalloc` counts them.
+
+`tracemalloc` makes allocating code 2 to 12 times slower, so it has runs of its own. Memory that libraries allocate
+without it (pandas' hash tables, Arrow, PyTorch) does not count; prints and logs that pytest captures do.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import NamedTuple
+
+from ...errors import UsageError
+from ...machine.garbage import uncollected
+from ...sites.chains import UNKNOWN, Chains
+from ...sites.code import relative
+from ...sites.shown import Shown
+from ...sites.tracer import Tracer
+from ...units import format_bytes, plural
+from .traced import Where, line_of, traced
+
+_FRAMES = 8
+# The lines of a peak are looked up when these parts of it are reached, each millisecond: the runs differ, most under
+# coverage, whose data is then there (1.19 and 1.03 MiB), and a peak may be over before the next look.
+_NEARLY, _LOOK_S = (0.4, 0.8), 0.001
+# The most lines that are reported, and their least share of the peak: of each one, and of the first. Lines with 7 of
+# 109 KiB said nothing about the cause (python-qrcode).
+_LINES, _NOTABLE, _MUCH = 3, 0.05, 0.1
+LOOKER = "opprof-memory"
+
+
+def peak_of(call: Callable[[], object]) -> int:
+    """Run the body as a *call*, and return the bytes at its worst moment, above its beginning.
+
+    Raises UsageError if the program uses `tracemalloc` itself.
+    """
+    gc.collect(1)
+    with uncollected(), traced(1) as is_ours, _changes_noted() as used:
+        call()
+        if not is_ours or used:
+            raise UsageError("the program uses tracemalloc itself")
+        return tracemalloc.get_traced_memory()[1]
+
+
+@contextmanager
+def _changes_noted() -> Iterator[list[str]]:
+    """Yield the list of the functions of tracemalloc called in the context that change its knowledge."""
+    called: list[str] = []
+    before = {name: getattr(tracemalloc, name) for name in ("start", "stop", "clear_traces", "reset_peak")}
+
+    def noting(name: str) -> Callable[..., object]:
+        def function(*arguments: object) -> object:
+            called.append(name)
+            return before[name](*arguments)
+
+        return function
+
+    try:
+        for name in before:
+            setattr(tracemalloc, name, noting(name))
+        yield called
+    finally:
+        for name, function in before.items():
+            setattr(tracemalloc, name, function)
+
+
+def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) -> Sequence[Where]:
+    """Run the body as a *call*, and return in words the lines that hold most of the memory near its *peak*.
+
+    *shown* tells the program's files from those of packages that it calls, and the lines that changed. Memory below
+    these comes first.
+    """
+    snapshots: list[tracemalloc.Snapshot] = []
+    is_over = Event()
+
+    def look() -> None:
+        for part in _NEARLY:
+            while tracemalloc.get_traced_memory()[0] < part * peak:
+                if is_over.wait(_LOOK_S):
+                    return
+            snapshots.append(tracemalloc.take_snapshot())
+
+    gc.collect(1)
+    with uncollected(), traced(_FRAMES) as is_ours:
+        if is_ours:
+            looker = Thread(target=look, name=LOOKER, daemon=True)
+            looker.start()
+            interval = sys.getswitchinterval()
+            sys.setswitchinterval(_LOOK_S / 2)  # a body that never waits keeps another thread out for 5 ms
+            ours = sys.getswitchinterval()
+            try:
+                call()
+            finally:
+                if sys.getswitchinterval() == ours:
+                    sys.setswitchinterval(interval)
+                is_over.set()
+                looker.join()
+    if is_ours and not snapshots:
+        found_at = _line_at(peak, call, shown)
+        return [found_at or Where("its lines are unknown: the peak is over within a millisecond")]
+    found = Counter[_Line]()
+    for trace in snapshots[-1].statistics("traceback") if snapshots else ():
+        if line := _line_of(trace.traceback, shown):
+            found[line] += trace.size
+    first = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
+    if first and max(found.values()) < _MUCH * peak:
+        return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(*first[0]).text}")]
+    return [_held_at(line, size) for line, size in sorted(first, key=lambda each: not each[0].changed)]
+
+
+class _Line(NamedTuple):
+    place: str
+    changed: str
+    """The changed line that led to it, or itself; empty without one."""
+
+
+def _line_of(frames: Sequence[tracemalloc.Frame], shown: Shown | None) -> _Line | None:
+    """Return the innermost line of the program in the *frames* of an allocation, oldest first; None without one."""
+    if not (line := line_of(frames, shown.is_shown if shown else bool)):
+        return None
+    changed = [each for each in frames if shown and shown.is_changed(each.filename, each.lineno)]
+    return _Line(line, f"{relative(changed[-1].filename)}:{changed[-1].lineno}" if changed else "")
+
+
+def _held_at(line: _Line, nbytes: int) -> Where:
+    below = f", below the changed line {line.changed}" if line.changed not in ("", line.place) else ""
+    return Where(f"{format_bytes(nbytes)} at {line.place}{below}", line.changed or line.place)
+
+
+def _line_at(peak: int, call: Callable[[], object], shown: Shown | None) -> Where | None:
+    """Run the body as a *call*, line by line, and return the one that allocates most of its *peak*.
+
+    None if none does, or if lines cannot be traced.
+    """
+    chains, at, begun = Chains(), UNKNOWN, 0
+    line, more = UNKNOWN, 0
+
+    def moved(node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
+        nonlocal at, begun, line, more
+        now, highest = tracemalloc.get_traced_memory()
+        # Later lines keep what one allocated, and may reach a little more.
+        if highest >= _NEARLY[1] * peak and highest - begun > more:
+            line, more = at, highest - begun
+        tracemalloc.reset_peak()
+        at, begun = node, now
+
+    gc.collect(1)
+    with uncollected(), traced(1) as is_ours:
+        if not is_ours or Tracer.unavailable():
+            return None
+        tracer = Tracer(chains, moved)
+        tracer.start(sys._getframe())
+        try:
+            call()
+        finally:
+            tracer.stop()
+        moved(UNKNOWN)
+    found = _line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), shown)
+    return _held_at(found, more) if found and more >= _NEARLY[0] * peak else None

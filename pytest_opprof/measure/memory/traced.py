@@ -1,0 +1,52 @@
+"""Trace Python's memory by `tracemalloc`, and name the program's line of an allocation."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ...sites.code import Kind, kinds, relative
+
+
+class Where(NamedTuple):
+    """The holder of leftovers, or the lines that made them."""
+
+    text: str
+    line: str = ""
+    """The line of the program in it, of several the first: ``engine.py:9``; empty without one."""
+
+
+def joined(parts: Sequence[Where]) -> Where:
+    """Return *parts* as one: all texts, and the first line."""
+    return Where("; ".join(each.text for each in parts), next((each.line for each in parts if each.line), ""))
+
+
+def made_at(lines: Sequence[str]) -> Iterator[Where]:
+    """Yield the *lines* that made something, in words, if any is known."""
+    if lines:
+        yield Where(f"made at {', '.join(lines)}", lines[0])
+
+
+@contextmanager
+def traced(frames: int) -> Iterator[bool]:
+    """Trace memory in the context, with so many *frames* an allocation; yield False if the program does so itself."""
+    is_ours = not tracemalloc.is_tracing()
+    if is_ours:
+        tracemalloc.start(frames)
+    try:
+        yield is_ours
+    finally:
+        if is_ours:
+            tracemalloc.stop()
+
+
+def line_of(frames: Sequence[tracemalloc.Frame], is_own: Callable[[str], bool] = bool) -> str:
+    """Return the innermost line of the program in the *frames* of an allocation, oldest first; empty without one.
+
+    *is_own* tells the files whose lines come before those of packages that they call.
+    """
+    traced = [frame for frame in frames if kinds[frame.filename] is Kind.TRACED]
+    own = [frame for frame in traced if is_own(frame.filename)] or traced
+    return f"{relative(own[-1].filename)}:{own[-1].lineno}" if own else ""

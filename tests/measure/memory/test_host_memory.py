@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import gc
+import re
+import tracemalloc
+from pathlib import Path
+from threading import Event, Thread
+from threading import enumerate as enumerate_threads
+
+import numpy as np
+import pytest
+
+from pytest_opprof.errors import UsageError
+from pytest_opprof.measure.memory import host_memory
+from pytest_opprof.measure.memory.host_memory import LOOKER, lines_at, peak_of
+from pytest_opprof.measure.memory.traced import line_of
+from pytest_opprof.sites.shown import Shown
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize("nbytes", [MIB, 16 * MIB])
+def test_the_peak_is_that_of_the_worst_moment(nbytes: int) -> None:
+    def body() -> None:
+        bytearray(nbytes)
+        np.zeros(nbytes // 2, np.uint8)
+
+    peak = peak_of(body)
+    assert nbytes <= peak < nbytes + 64 * KIB
+
+
+def test_memory_of_before_does_not_count() -> None:
+    kept = bytearray(MIB)
+    peak = peak_of(lambda: kept)
+    assert peak < 64 * KIB
+
+
+def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, take = Event(), tracemalloc.take_snapshot
+
+    def noted() -> tracemalloc.Snapshot:
+        found = take()
+        looked.set()
+        return found
+
+    def body() -> None:
+        kept = bytearray(MIB)
+        assert looked.wait(10)
+        del kept
+
+    monkeypatch.setattr(tracemalloc, "take_snapshot", noted)
+    ((line, _),) = lines_at(MIB * 3 // 2, body)
+    assert line.startswith("1 MiB at ")
+
+
+def test_a_peak_that_no_look_meets_has_the_line_that_allocates_most_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body() -> None:
+        before = bytearray(KIB)
+        kept = bytearray(4 * MIB)
+        bytearray(len(before))
+        del kept
+
+    monkeypatch.setattr(host_memory, "Thread", lambda **_: Thread(target=str))
+    ((line, _),) = lines_at(4 * MIB, body)
+    assert line.startswith("4 MiB at ")
+    assert line.endswith(f"test_host_memory.py:{body.__code__.co_firstlineno + 2}")
+
+
+def test_where_no_line_reaches_a_peak_that_is_said() -> None:
+    ((line, _),) = lines_at(100 * MIB, lambda: bytearray(MIB))
+    assert line == "its lines are unknown: the peak is over within a millisecond"
+
+
+class Changed(Shown):
+    """Of which these lines of this file changed."""
+
+    def __init__(self, *lines: int) -> None:
+        super().__init__(Path(__file__).parents[1])
+        self._lines = lines
+
+    def is_changed(self, file: str, line: int) -> bool:
+        return file == __file__ and line in self._lines
+
+
+def test_memory_below_a_line_that_changed_comes_first_with_that_line() -> None:
+    def made() -> bytearray:
+        return bytearray(4 * MIB)
+
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        larger = bytearray(5 * MIB)
+        kept = made()
+        looker.join(10)  # it has looked
+        del larger, kept
+
+    here, begin = "tests/measure/memory/test_host_memory.py", body.__code__.co_firstlineno
+    first, second = lines_at(9 * MIB, body, Changed(begin + 3))
+    said = f"4 MiB at {here}:{made.__code__.co_firstlineno + 1}, below the changed line {here}:{begin + 3}"
+    assert first == (said, f"{here}:{begin + 3}")
+    assert second == (f"5 MiB at {here}:{begin + 2}", f"{here}:{begin + 2}")
+    first, second = lines_at(9 * MIB, body, Changed(made.__code__.co_firstlineno + 1))
+    assert first.text == said.partition(", below")[0]
+
+
+def test_a_changed_line_is_named_for_a_peak_that_no_look_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made() -> None:
+        bytearray(4 * MIB)
+
+    def body() -> None:
+        made()
+
+    monkeypatch.setattr(host_memory, "Thread", lambda **_: Thread(target=str))
+    begin = body.__code__.co_firstlineno
+    ((said, place),) = lines_at(4 * MIB, body, Changed(begin + 1))
+    assert place == f"tests/measure/memory/test_host_memory.py:{begin + 1}"
+    assert said.endswith(f":{begin - 2}, below the changed line {place}")
+
+
+def test_a_line_of_a_package_is_named_only_where_the_program_has_none() -> None:
+    frames = tracemalloc.Traceback([("package.py", 5), (__file__, 3)])  # kept in reverse
+    assert line_of(frames).startswith("package.py:5")
+    assert line_of(frames, lambda file: file == __file__).endswith("test_host_memory.py:3")
+    assert line_of(frames, lambda file: False).startswith("package.py:5")
+
+
+def test_the_tracing_of_the_program_goes_on_and_is_not_read() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match="the program uses tracemalloc itself"):
+            peak_of(lambda: bytearray(MIB))
+        assert lines_at(MIB, lambda: bytearray(MIB)) == []
+        assert tracemalloc.is_tracing()
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["start", "stop", "clear_traces", "reset_peak"])
+def test_a_program_that_changes_the_tracing_has_no_peak(name: str) -> None:
+    function = getattr(tracemalloc, name)
+    with pytest.raises(UsageError, match="the program uses tracemalloc itself"):
+        peak_of(lambda: getattr(tracemalloc, name)())
+    assert getattr(tracemalloc, name) is function
+    assert not tracemalloc.is_tracing()
+
+
+@pytest.mark.parametrize("look", [peak_of, lambda call: lines_at(KIB, call)])
+def test_nothing_is_traced_after_an_error(look: object) -> None:
+    def fails() -> None:
+        assert not gc.isenabled()
+        raise ValueError("it failed")
+
+    with pytest.raises(ValueError, match="it failed"):
+        look(fails)  # type: ignore[operator]
+    assert not tracemalloc.is_tracing()
+    assert gc.isenabled()
+
+
+def test_a_peak_that_no_line_holds_a_tenth_of_is_said_to_be_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_memory, "_NEARLY", (0.01,))
+
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        kept = bytearray(MIB)
+        looker.join(10)
+        del kept
+
+    ((line, _),) = lines_at(12 * MIB, body)
+    assert re.fullmatch(
+        r"it is spread over \d+ lines?; the largest holds 1 MiB at tests/\S+test_host_memory.py:\d+", line
+    )
+
+
+def test_the_lines_that_hold_the_peak_are_named_the_largest_first() -> None:
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        small, large = bytearray(MIB), bytearray(2 * MIB)
+        looker.join(10)  # it has looked
+        del small, large
+
+    lines = [each.text for each in lines_at(3 * MIB, body)]
+    assert [line.partition(":")[0] for line in lines[:1]] == ["3 MiB at tests/measure/memory/test_host_memory.py"]
