@@ -70,7 +70,8 @@ def commit_of(file: Path, purpose: str) -> str:
     found = git(file.parent, purpose, "log", "-1", "--diff-filter=AMT", "--format=%H", "--", file.name).strip()
     if found and not git(file.parent, purpose, "diff", "--name-only", found, "--", file.name):
         return found
-    written = datetime.fromtimestamp(file.stat().st_mtime, timezone.utc).isoformat(timespec="seconds")
+    # git's log of checkouts has seconds: a script that writes the file and checks out another commit does so in one.
+    written = datetime.fromtimestamp(file.stat().st_mtime - 1, timezone.utc).isoformat(timespec="seconds")
     try:
         return git(file.parent, purpose, "rev-parse", "--verify", "--quiet", f"HEAD@{{{written}}}").strip()
     except UsageError:

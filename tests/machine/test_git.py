@@ -51,7 +51,7 @@ def test_the_commit_of_a_file_is_the_last_that_changed_it_else_the_one_of_the_ti
     second, third = committed(at + 100), committed(at + 200)
     assert commit_of(file, "it") == first
     file.write_text("2")
-    for seconds, there in ((110, second), (210, third), (50, first)):
+    for seconds, there in ((110, second), (200.9, second), (210, third), (50, first)):
         os.utime(file, (at + seconds, at + seconds))
         assert commit_of(file, "it") == there
     git(tmp_path, "rm", "-q", "--cached", "base.json")

@@ -66,7 +66,7 @@ def test_a_body_that_raises_ends_the_profile() -> None:
 def test_the_function_that_explains_most_of_the_growth_is_named_with_its_time_before() -> None:
     before = [took(4_930_000, "next_code", 154), took(20_000_000, "pack", 112)]
     now = [took(20_000_000, "pack", 115), took(19_600_000, "next_code", 157)]
-    found = longer(before, now, "HEAD~1", 29_000_000)
+    found = longer(before, now, "HEAD~1", (40_000_000, 69_000_000))
     assert found is not None
     function, said = found
     assert function.function == "next_code"
@@ -90,7 +90,14 @@ def test_the_function_that_explains_most_of_the_growth_is_named_with_its_time_be
 def test_where_no_function_explains_it_none_is_named(
     before: list[FunctionTime], now: list[FunctionTime], rise_ns: int
 ) -> None:
-    assert longer(before, now, "main", rise_ns) is None
+    assert longer(before, now, "main", (500, 500 + rise_ns)) is None
+
+
+def test_the_time_of_a_function_is_no_more_than_that_of_the_body_without_the_profiler() -> None:
+    before, now = [took(1_390_000, "pre_order")], [took(155_000_000, "pre_order"), took(5_000_000, "other")]
+    found = longer(before, now, "HEAD~1", (2_400_000, 12_000_000))
+    assert found is not None
+    assert found[1].text.endswith(": 11.6 ms (HEAD~1: 1.39 ms)")
 
 
 times = st.lists(st.builds(took, st.integers(0, 99), st.sampled_from("abc"), st.integers(1, 3)), max_size=6)
@@ -100,7 +107,7 @@ times = st.lists(st.builds(took, st.integers(0, 99), st.sampled_from("abc"), st.
 def test_the_named_function_takes_more_than_before(
     before: list[FunctionTime], now: list[FunctionTime], rise_ns: int
 ) -> None:
-    if found := longer(before, now, "main", rise_ns):
+    if found := longer(before, now, "main", (600, 600 + rise_ns)):
         name = found[0].function
         assert sum(each.ns for each in now if each.function == name) > sum(
             each.ns for each in before if each.function == name

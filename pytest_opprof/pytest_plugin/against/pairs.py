@@ -33,7 +33,7 @@ from ...results.test_id import function_of, split_id
 from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
-from ...units import plural
+from ...units import parse, plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, PEAKS
 from ...verdict.times.coarse import Slower
@@ -50,6 +50,8 @@ from ..reruns.counts import LATER
 
 # The number of a line behind its file.
 _LINE = re.compile(r":\d+")
+# An amount of memory; what holds less than this many times as much as at the base does not explain a peak.
+_SIZE, _AS_MUCH = re.compile(r"\d[\d.]* [KMGT]?i?B\b"), 1.1
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
@@ -224,8 +226,8 @@ class Found:
         for name in PEAKS & said.keys() & there.keys():
             said[name] = _without(said[name], there[name])
         slower = self._slower_at_first(test, window.name)
-        rise_ns = slower.now_ns - slower.base_ns if slower else 0
-        if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then, rise_ns):
+        in_all = (slower.base_ns, slower.now_ns) if slower else (0, 0)
+        if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then, in_all):
             function, where = grew
             for name in OF_TIME:
                 known = said.get(name)
@@ -573,11 +575,17 @@ def _results(data: object) -> list[WindowResult]:
 def _without(said: Where, known: Where) -> Where:
     """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
     parts = said.text.split("; ")
-    new = [part for part in parts if part not in known.text.split("; ")]
+    there = {_SIZE.sub("", part): _size(part) for part in known.text.split("; ")}
+    new = [part for part in parts if _size(part) > _AS_MUCH * there.get(_SIZE.sub("", part), -1)]
     if not new or new == parts:
         return said if new else Where("")
     place = new[0].rpartition(" ")[2]
     return Where("; ".join(new), place if _LINE.search(place) else "")
+
+
+def _size(said: str) -> float:
+    found = _SIZE.search(said)
+    return parse(found[0]).value if found else 0
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> Windows:
