@@ -77,7 +77,8 @@ class Sampler:
             inside = None
             chain: list[Frame] = []
             codes: list[int] = []
-            while frame is not None:
+            # Above the test are tools' frames, and a script that starts them may lie below the root directory.
+            while frame is not None and kinds[frame.f_code.co_filename] is not Kind.TEST_TOOL:
                 if self._shown.is_own(frame.f_code.co_filename):
                     chain.append(_line(frame))
                     codes.append(id(frame.f_code))

@@ -166,6 +166,8 @@ class JudgedWindow:
         passes = self.accepted or self.excused or few or (self.allowed and not self.is_worse)
         if passes or self._contradicted:
             return Verdict.OK
+        if self.worse and self.worse[0].op in COARSE:  # it comes first where no more work explains it
+            return self.worse[0].verdict
         left = [row.verdict for row in self.worse] if self.allowed else []
         return min(left, key=SEVERITY.__getitem__, default=self.diff.verdict)
 

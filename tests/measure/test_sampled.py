@@ -122,6 +122,19 @@ def test_the_line_of_a_package_is_told_beside_the_line_that_called_it(
     assert " is at measure/test_sampled.py:" in said
 
 
+def test_lines_above_a_tool_that_calls_tests_lead_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that starts pytest may lie below the root directory: all of the time was below `.venv/bin/pytest`."""
+    package = tmp_path / "site-packages"
+    package.mkdir()
+    (package / "pytest_caller.py").write_text("def call(test):\n    test()\n")
+    monkeypatch.syspath_prepend(package)
+    import pytest_caller  # type: ignore[import-not-found]
+
+    with Sampler(Shown(HERE.parents[1])) as sampler:
+        pytest_caller.call(lambda: waits_for(sampler, 20))
+    assert {"waits_for", "<lambda>"} <= {line.function for line in sampler._below} <= {"waits_for", "<lambda>", "call"}
+
+
 def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes_most_itself() -> None:
     code = {name: number for number, name in enumerate(("copy", "step", "test"))}
 

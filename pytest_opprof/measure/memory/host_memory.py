@@ -73,7 +73,7 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
     """Run the body as a *call*, and return in words the lines that hold most of the memory near its *peak*.
 
     *shown* tells the program's files from those of packages that it calls, and the lines that changed. Memory below
-    these comes first.
+    these comes first, that of lines of the test last.
     """
     snapshots: list[tracemalloc.Snapshot] = []
     is_over = Event()
@@ -110,7 +110,10 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
     first = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
     if first and max(found.values()) < _MUCH * peak:
         return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(*first[0]).text}")]
-    return [_held_at(line, size) for line, size in sorted(first, key=lambda each: not each[0].changed)]
+    # What the test makes itself is the same as before, as a rule.
+    test = f"{relative(shown.test)}:" if shown and shown.test else ":"
+    first.sort(key=lambda each: (not each[0].changed, each[0].place.startswith(test)))
+    return [_held_at(line, size) for line, size in first]
 
 
 class _Line(NamedTuple):

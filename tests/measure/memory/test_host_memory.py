@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import re
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
@@ -100,6 +101,27 @@ def test_memory_below_a_line_that_changed_comes_first_with_that_line() -> None:
     assert second == (f"5 MiB at {here}:{begin + 2}", f"{here}:{begin + 2}")
     first, second = lines_at(9 * MIB, body, Changed(made.__code__.co_firstlineno + 1))
     assert first.text == said.partition(", below")[0]
+
+
+def test_memory_of_lines_of_the_test_comes_last(tmp_path: Path) -> None:
+    code = tmp_path / "made.py"
+    code.write_text("def made(n):\n    return bytearray(n)\n")
+    space: dict[str, Callable[[int], bytearray]] = {}
+    exec(compile(code.read_text(), code, "exec"), space)
+
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        larger = bytearray(5 * MIB)
+        kept = space["made"](4 * MIB)
+        looker.join(10)  # it has looked
+        del larger, kept
+
+    shown = Shown(Path(__file__).parents[4], show=[str(tmp_path)])
+    places = []
+    for test in ("", __file__):
+        shown.test = test
+        places.append([Path(each.line.partition(":")[0]).name for each in lines_at(9 * MIB, body, shown)])
+    assert places == [["test_host_memory.py", "made.py"], ["made.py", "test_host_memory.py"]]
 
 
 def test_a_changed_line_is_named_for_a_peak_that_no_look_meets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -66,12 +67,24 @@ class Misses(logging.Filter):
         text = record.getMessage() if _MISS in str(record.msg) else ""
         if not text:
             return True
-        if found := _FUNCTION.search(text):
+        # What another function traces is a part of it: a branch of `lax.cond` is compiled with that.
+        if (found := _FUNCTION.search(text)) and not _is_inside_another():
             function = f"{found[1]} ({found[2]})"
             if function in self._seen and self._missed is not None:
                 self._missed(f"{found[1]} ({relative(found[2])})", reason(text))
             self._seen.add(function)
         return not self._is_ours
+
+
+def _is_inside_another() -> bool:
+    """Return True while JAX traces a function to compile it; not while it differentiates or vectorises alone."""
+    context = getattr(sys.modules.get("jax._src.core"), "trace_ctx", None)
+    trace = getattr(context, "trace", None)
+    while trace is not None:
+        if type(trace).__name__ == "DynamicJaxprTrace":
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False
 
 
 def reason(text: str) -> str:

@@ -403,6 +403,26 @@ def test_a_function_that_an_earlier_test_traced_is_new_to_this_one() -> None:
     assert again(lambda: f(jnp.ones(8))) == ((0,), [])
 
 
+def test_the_branches_of_a_function_are_traced_with_it() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.ones(3)
+
+    def body(x: Any) -> Any:
+        for _ in range(3):
+            x = jax.lax.cond(x.sum() > 0, lambda x=x: x + 1, lambda x=x: x - 1)
+        return x
+
+    f = jax.jit(body)
+    assert again(lambda: f(x), lambda: f(x)) == ((0, 0), [])
+    counts, (said,) = again(lambda: f(jnp.ones(4)), lambda: f(jnp.ones(5)))
+    assert (counts, "body" in said) == ((0, 1), True)
+    counts, _ = again(lambda: body(x))
+    assert counts is not None
+    assert counts[0] > 1  # without a function around them each is compiled for itself
+
+
 def test_a_function_that_is_made_in_each_call_is_traced_again() -> None:
     import jax
     import jax.numpy as jnp
