@@ -74,7 +74,7 @@ class WindowBaseline:
     @property
     def all_facts(self) -> dict[str, Range]:
         """The facts of the window as a whole."""
-        return {**derived(self.ops), **self.facts}
+        return {**derived(self.ops, self.facts), **self.facts}
 
     @property
     def done(self) -> Done:
@@ -84,7 +84,7 @@ class WindowBaseline:
     def with_differences(self, other: Done) -> Done:
         """Return all calls and facts of another run, from its differences: `warm` or `alone`."""
         ops = {op: each for op, each in {**self.ops, **other[0]}.items() if each.calls.most}
-        return ops, {**derived(ops), **self.facts, **other[1]}
+        return ops, {**derived(ops, self.facts), **self.facts, **other[1]}
 
     @property
     def later(self) -> Done | None:
@@ -248,6 +248,6 @@ def entry_of(window: WindowResult) -> WindowBaseline:
 
 
 def _that_do_not_follow(facts: Mapping[str, Range], ops: Mapping[str, OpCounts]) -> dict[str, Range]:
-    follow = derived(ops)
+    follow = derived(ops, facts)
     vary = any(each.some_vary for each in ops.values())  # then their sums are not judged
     return {name: each for name, each in facts.items() if not (vary and name in SUMS) and follow.get(name) != each}

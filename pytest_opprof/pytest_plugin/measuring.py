@@ -244,9 +244,10 @@ class Measuring:
             fails_again = any(each.fails_again for each in measurement.python.values())
             of_body = by_default.get(BODY)
             is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds
+            kept = 0
             if request.memory:
-                body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
-            body.look_for_leaks(call, measurement)
+                kept = body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
+            body.look_for_leaks(call, measurement, kept=kept)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.

@@ -141,6 +141,7 @@ _MORE_BYTES = Gate(
 _HIGHER_PEAK = replace(_MORE_BYTES, follows="")
 MORE_WORK = Gate(more="more work", less="less work", status=Status.MORE_WORK, tolerance=WORK_TOLERANCE, floor=1024)
 
+LEAKED_MEMORY = "leaked_memory"
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
 RECOMPILATIONS, HOST_MEMORY, PEAK_MEMORY = "recompilations", "host_memory", "peak_memory"
 # Of functions compiled again JAX and MindSpore count a fact, torch.compile an op.
@@ -298,7 +299,7 @@ _TABLE = (
         needs="leaks",
     ),
     Quantity(
-        name="leaked_memory",
+        name=LEAKED_MEMORY,
         text="memory left behind by each call",
         unit=BYTES,
         of_window=lambda window: window.counted("leaked_memory"),

@@ -34,8 +34,16 @@ _LINES, _NOTABLE, _MUCH = 3, 0.05, 0.1
 LOOKER = "opprof-memory"
 
 
-def peak_of(call: Callable[[], object]) -> int:
-    """Run the body as a *call*, and return the bytes at its worst moment, above its beginning.
+class HostMemory(NamedTuple):
+    """The memory of a run of a body on the host, in bytes above its beginning."""
+
+    peak: int
+    kept: int
+    """After its end, when garbage is collected."""
+
+
+def memory_of(call: Callable[[], object]) -> HostMemory:
+    """Run the body as a *call*, and return its memory.
 
     Raises UsageError if the program uses `tracemalloc` itself.
     """
@@ -44,7 +52,9 @@ def peak_of(call: Callable[[], object]) -> int:
         call()
         if not is_ours or used:
             raise UsageError("the program uses tracemalloc itself")
-        return tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
+        gc.collect(1)  # all that the call made is young
+        return HostMemory(peak, tracemalloc.get_traced_memory()[0])
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_opprof.errors import UsageError
 from pytest_opprof.measure.memory import host_memory
-from pytest_opprof.measure.memory.host_memory import LOOKER, lines_at, peak_of
+from pytest_opprof.measure.memory.host_memory import LOOKER, lines_at, memory_of
 from pytest_opprof.measure.memory.traced import line_of
 from pytest_opprof.sites.shown import Shown
 
@@ -26,13 +26,27 @@ def test_the_peak_is_that_of_the_worst_moment(nbytes: int) -> None:
         bytearray(nbytes)
         np.zeros(nbytes // 2, np.uint8)
 
-    peak = peak_of(body)
+    peak, _ = memory_of(body)
     assert nbytes <= peak < nbytes + 64 * KIB
+
+
+def test_what_a_run_still_holds_is_known_when_its_garbage_is_collected() -> None:
+    kept: list[bytearray] = []
+
+    def body() -> None:
+        kept.append(bytearray(MIB))
+        cycle: list[object] = [bytearray(8 * MIB)]
+        cycle.append(cycle)
+
+    peak, held = memory_of(body)
+    assert peak >= 9 * MIB
+    assert MIB <= held < MIB + 64 * KIB
+    assert memory_of(lambda: bytearray(MIB)).kept < 64 * KIB
 
 
 def test_memory_of_before_does_not_count() -> None:
     kept = bytearray(MIB)
-    peak = peak_of(lambda: kept)
+    peak, _ = memory_of(lambda: kept)
     assert peak < 64 * KIB
 
 
@@ -149,7 +163,7 @@ def test_the_tracing_of_the_program_goes_on_and_is_not_read() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(UsageError, match="the program uses tracemalloc itself"):
-            peak_of(lambda: bytearray(MIB))
+            memory_of(lambda: bytearray(MIB))
         assert lines_at(MIB, lambda: bytearray(MIB)) == []
         assert tracemalloc.is_tracing()
     finally:
@@ -160,12 +174,12 @@ def test_the_tracing_of_the_program_goes_on_and_is_not_read() -> None:
 def test_a_program_that_changes_the_tracing_has_no_peak(name: str) -> None:
     function = getattr(tracemalloc, name)
     with pytest.raises(UsageError, match="the program uses tracemalloc itself"):
-        peak_of(lambda: getattr(tracemalloc, name)())
+        memory_of(lambda: getattr(tracemalloc, name)())
     assert getattr(tracemalloc, name) is function
     assert not tracemalloc.is_tracing()
 
 
-@pytest.mark.parametrize("look", [peak_of, lambda call: lines_at(KIB, call)])
+@pytest.mark.parametrize("look", [memory_of, lambda call: lines_at(KIB, call)])
 def test_nothing_is_traced_after_an_error(look: object) -> None:
     def fails() -> None:
         assert not gc.isenabled()
