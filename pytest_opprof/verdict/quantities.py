@@ -193,14 +193,14 @@ _TABLE = (
         text="rounds of loops",
         unit=THOUSANDS,
         of_window=lambda window: window.counted(LOOP_ITERATIONS),
-        gate=_MORE_CALLS,
+        gate=replace(_MORE_CALLS, more="more rounds", less="fewer rounds"),
         needs="python",
     ),
     Quantity(
         name=COLLECTIONS,
         text="full garbage collections",
         of_window=lambda window: window.counted(COLLECTIONS),
-        gate=Gate(more="more calls", less="fewer calls", status=Status.MORE_CALLS),
+        gate=Gate(more="more collections", less="fewer collections", status=Status.MORE_CALLS),
         needs="python",
     ),
     Quantity(
