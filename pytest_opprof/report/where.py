@@ -55,6 +55,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
         for op in window.asked
         if op not in consequences and (sites := window.numbers.sites.get(op))
     ]
+    ops = [op for op in ops if not _is_as_before(op.name, window)] or ops
     lines: list[TextLine] = []
     if len(ops) > _SINGLE_OPS and not every_line:
         lines += [_BLANK, *_together(ops, window.is_changed, more)]
@@ -66,6 +67,12 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
         for (calls, text), same in alike.items():
             lines += [_BLANK, _title(same, calls), *text]
     return [*lines, *(unknown if ops else [])]
+
+
+def _is_as_before(op: str, window: JudgedWindow) -> bool:
+    """Return True if lines of a fact are those of the base: memory that stays has the lines of all allocations."""
+    is_known = window.base_sites is not None and op not in window.uncompared
+    return op in FACTS and is_known and not window.grown_of(op)[1]
 
 
 class _Op:

@@ -254,6 +254,21 @@ def test_a_line_that_holds_a_small_part_of_a_higher_peak_is_not_its_cause(peak: 
     assert [each.text for each in failing.told] == [f"peak memory: {peak} MiB (baseline: 5 MiB){line}"]
 
 
+@pytest.mark.parametrize(("calls", "of"), [(2, "Cast comes"), (1, "allocations come")])
+def test_lines_of_memory_that_are_as_before_are_told_only_where_no_others_are(calls: int, of: str) -> None:
+    before = {"allocations": (at(1),), "Cast": (at(3),)}
+    found = profile(Cast=calls)
+    sides = [
+        (WindowNumbers.of("body", of_side).counts, {"held_memory": Range(nbytes)})
+        for of_side, nbytes in ((profile(Cast=1), 0), (found, 1 << 17))
+    ]
+    diff = compare(*sides, judge((), ()), STORED)
+    numbers = structs.replace(WindowNumbers.of("body", found), sites={**before, "Cast": (at(3, calls),)})
+    failing = JudgedWindow(numbers, (), diff, base_sites=kept_sites(before))
+    (title,) = (line for line in text(failing).splitlines() if line.startswith("where"))
+    assert title.startswith(f"where {of} from")
+
+
 def test_bytes_tell_the_line_where_flops_did_not_grow() -> None:
     failing = working(((2, 0, 4096), (2, 0, 4096)), ((2, 0, 4096), (2, 0, 8192)))
     assert "+4 KiB  nets.py:2 in forward  `line 2`  4 KiB -> 8 KiB" in text(failing)
