@@ -1,1 +1,1 @@
-"""What a command is given: files, folders, URLs, and the ranks that a cluster reads."""
+"""The input of commands: files, folders, URLs, and the ranks that a cluster reads."""

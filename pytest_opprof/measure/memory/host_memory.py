@@ -120,7 +120,7 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
     first = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
     if first and max(found.values()) < _MUCH * peak:
         return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(*first[0]).text}")]
-    # What the test makes itself is the same as before, as a rule.
+    # Data that the test makes itself are the same as before, as a rule.
     test = f"{relative(shown.test)}:" if shown and shown.test else ":"
     first.sort(key=lambda each: (not each[0].changed, each[0].place.startswith(test)))
     return [_held_at(line, size) for line, size in first]

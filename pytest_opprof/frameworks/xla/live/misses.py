@@ -67,7 +67,7 @@ class Misses(logging.Filter):
         text = record.getMessage() if _MISS in str(record.msg) else ""
         if not text:
             return True
-        # What another function traces is a part of it: a branch of `lax.cond` is compiled with that.
+        # A function that another one traces is a part of it: a branch of `lax.cond` is compiled with that.
         if (found := _FUNCTION.search(text)) and not _is_inside_another():
             function = f"{found[1]} ({found[2]})"
             if function in self._seen and self._missed is not None:
