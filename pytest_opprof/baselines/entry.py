@@ -13,7 +13,7 @@ from ..profile.range import Range
 from ..profile.timings import ProcessTimes, run_of
 from ..python_calls.names import PYTHON, differing, other_versions
 from ..verdict.facts import compared, derived
-from ..verdict.quantities import FACTS, HOST_MEMORY, OF_PYTHON, PYTHON_CALLS, SUMS, Gate
+from ..verdict.quantities import FACTS, HOST_MEMORY, KEPT_MEMORY, OF_PYTHON, PYTHON_CALLS, SUMS, Gate
 from ..verdict.times import coarse
 from ..verdict.times.coarse import Coarse, Slower, clearly_more
 from ..verdict.times.stored_rule import STORED_RULE
@@ -74,7 +74,7 @@ class WindowBaseline:
     @property
     def all_facts(self) -> dict[str, Range]:
         """The facts of the window as a whole."""
-        return {**derived(self.ops, self.facts), **self.facts}
+        return {**derived(self.ops), **self.facts}
 
     @property
     def done(self) -> Done:
@@ -84,7 +84,7 @@ class WindowBaseline:
     def with_differences(self, other: Done) -> Done:
         """Return all calls and facts of another run, from its differences: `warm` or `alone`."""
         ops = {op: each for op, each in {**self.ops, **other[0]}.items() if each.calls.most}
-        return ops, {**derived(ops, self.facts), **self.facts, **other[1]}
+        return ops, {**derived(ops), **self.facts, **other[1]}
 
     @property
     def later(self) -> Done | None:
@@ -99,7 +99,7 @@ class WindowBaseline:
         ops = {op: other.ops.get(op, OpCounts(Range(0))) for op in {**self.ops, **other.ops}}
         ops = {op: each for op, each in ops.items() if op not in self.ops or not self.ops[op].in_range(each)}
         known, follow = self.all_facts, self.with_differences((ops, {}))[1]
-        alike = {HOST_MEMORY} - {name for name, _ in compared(follow, other.all_facts)}
+        alike = {HOST_MEMORY, KEPT_MEMORY} - {name for name, _ in compared(follow, other.all_facts)}
         facts = {
             name: each
             for name, each in other.all_facts.items()
@@ -140,7 +140,9 @@ class WindowBaseline:
             found = replace(found, facts={**found.facts, PYTHON_CALLS: self.facts[PYTHON_CALLS]})
         if not self.coarse or any(key.endswith(with_python("")) for key in self.coarse):
             return found
-        return replace(found, facts={name: each for name, each in found.facts.items() if name != HOST_MEMORY})
+        return replace(
+            found, facts={name: each for name, each in found.facts.items() if name not in (HOST_MEMORY, KEPT_MEMORY)}
+        )
 
     def lacks_python(self, now: WindowBaseline) -> bool:
         """Return True if *now* has calls of Python functions that this entry lacks, or has for other versions."""
@@ -248,6 +250,6 @@ def entry_of(window: WindowResult) -> WindowBaseline:
 
 
 def _that_do_not_follow(facts: Mapping[str, Range], ops: Mapping[str, OpCounts]) -> dict[str, Range]:
-    follow = derived(ops, facts)
+    follow = derived(ops)
     vary = any(each.some_vary for each in ops.values())  # then their sums are not judged
     return {name: each for name, each in facts.items() if not (vary and name in SUMS) and follow.get(name) != each}

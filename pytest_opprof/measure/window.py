@@ -11,6 +11,8 @@ from ..profile.events.assembly import joined
 from ..profile.op_profile import ALWAYS, About, OpProfile, OpStats, Remark
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
+from ..verdict.quantities import KEPT_MEMORY
+from .memory.host_memory import HostMemory
 from .memory.leaks import Left
 
 OPEN = "is still open"
@@ -68,9 +70,12 @@ class Window:
             explained_at={**self.profile.explained_at, **at},
         )
 
-    def used_on_host(self, peak: int) -> None:
-        """Add the peak memory of the host, in bytes, to the closed window."""
-        self._profile = replace(self.profile, host_memory=(peak,) * self.profile.steps)
+    def used_on_host(self, memory: HostMemory) -> None:
+        """Add the memory of the host to the closed window."""
+        # In whole KiB, so that an update writes no other number for a string.
+        kept = dict.fromkeys(range(self.profile.steps), memory.kept >> 10 << 10)
+        counts = {**self.profile.counts, KEPT_MEMORY: kept}
+        self._profile = replace(self.profile, host_memory=(memory.peak,) * self.profile.steps, counts=counts)
 
     @property
     def ops(self) -> tuple[OpStats, ...]:

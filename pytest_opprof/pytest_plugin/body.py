@@ -21,7 +21,7 @@ from ..measure.function_times import FunctionTime, function_times
 from ..measure.measurement import Measurement
 from ..measure.memory.cycles import memory_kept
 from ..measure.memory.host_memory import lines_at, memory_of
-from ..measure.memory.leaks import WARMUPS, left_by
+from ..measure.memory.leaks import WARMUPS, Left, left_by
 from ..measure.memory.traced import Where
 from ..measure.sampled import Sampler, timed_lines
 from ..measure.window import LEFT, OPEN, Window, profiles_of
@@ -30,7 +30,6 @@ from ..processes.this_run import COUNTED
 from ..profile.op_profile import About
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
-from ..verdict.facts import NO_LEAK
 from .test_run import Failed, TestRun
 
 _Found = TypeVar("_Found")
@@ -111,40 +110,41 @@ def measure(call: Call, measurement: Measurement, *, is_alone: bool) -> Generato
     return result
 
 
-def look_for_leaks(call: Call, measurement: Measurement, *, kept: int) -> None:
-    """Run the body more often, and add the memory and objects that each call leaves behind to its window: if that is
-    requested, or if one run *kept* more bytes than a baseline takes for granted.
-    """
+def look_for_leaks(call: Call, measurement: Measurement) -> None:
+    """Run the body more often, and add the memory and objects that each call leaves behind to its window."""
     body = next((window for window in measurement.windows if window.name == BODY), None)
-    is_needed = measurement.plan.leaks or kept > NO_LEAK.most
-    if body is None or not is_needed or request_of(call.item.config).first_look:
+    if body is None or not measurement.plan.leaks or request_of(call.item.config).first_look:
         return
-    warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
-    left = _of_more_runs(
-        call, measurement, lambda: left_by(call.by_us, warmups, measurement.recorder.device_bytes), body, "leaks"
-    )
+    left = left_behind(call, measurement, body)
     if left is not None:
         body.left(left)
 
 
-def measure_host_memory(call: Call, measurement: Measurement, *, by_default: bool) -> int:
-    """Run the body once more, and add the peak of the host's memory to its window, if Python and NumPy use it.
+def left_behind(call: Call, measurement: Measurement, body: Window | None = None) -> Left | None:
+    """Run the body more often, and return the memory and objects that each call leaves behind; None, with a remark on
+    the window of the *body*, if it cannot run.
+    """
+    warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
+    return _of_more_runs(
+        call, measurement, lambda: left_by(call.by_us, warmups, measurement.recorder.device_bytes), body, "leaks"
+    )
 
-    Return the bytes that it still held afterwards; 0 if unknown. *by_default*: also if the user did not ask; why the
-    peak is unknown is then no remark.
+
+def measure_host_memory(call: Call, measurement: Measurement, *, by_default: bool) -> None:
+    """Run the body once more, and add the host's memory to its window, if Python and NumPy use it.
+
+    *by_default*: also if the user did not ask; why it is unknown is then no remark.
     """
     body = next((window for window in measurement.windows if window.name == BODY), None)
     is_asked = measurement.plan.host_memory
     if body is None or not (by_default if is_asked is None else is_asked):
-        return 0
+        return
     frameworks = {name for name, _ in body.profile.environment.frameworks}
     if body.profile.is_empty or frameworks <= {"numpy"}:
         remarked = body if is_asked else None
         memory = _of_more_runs(call, measurement, lambda: memory_of(call.by_us), remarked)
         if memory is not None:
-            body.used_on_host(memory.peak)
-            return memory.kept
-    return 0
+            body.used_on_host(memory)
 
 
 def memory_holders(

@@ -222,7 +222,8 @@ class Measuring:
                 )
                 if not body.why_not_again(test):
                     holders = partial(body.memory_holders, call, measurement)
-                    windows = self._judging.causes.memory_explained(test, windows, holders)
+                    left = partial(body.left_behind, call, measurement)
+                    windows = self._judging.causes.memory_explained(test, windows, holders, left)
             windows = self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
             return self._judging.causes.with_change(test, windows)
 
@@ -244,10 +245,9 @@ class Measuring:
             fails_again = any(each.fails_again for each in measurement.python.values())
             of_body = by_default.get(BODY)
             is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds
-            kept = 0
             if request.memory:
-                kept = body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
-            body.look_for_leaks(call, measurement, kept=kept)
+                body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
+            body.look_for_leaks(call, measurement)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.

@@ -111,7 +111,8 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
         what = [f"{'+' * (cause.calls > 0)}{plural(cause.calls, 'call')}"] if cause.calls else []
         what += [each for each in cause.changes if not (what and each in OF_MORE_CALLS)]
         most = "" if cause.has_one_line else "most "
-        what += [f"{most}from {line.location} in {line.function}" for line in [each.line for each in cause.lines[:1]]]
+        for line in [each.line for each in cause.lines[:1]]:
+            what.append(f"{most}from {line.location}" + (f" in {line.function}" if line.function else ""))
         yield f"  {cause.title} in {plural(len(cause.tests), 'test')}: {', '.join(what)}"
     if len(worse) > _CAUSES:
         yield f"  ... and {plural(len(worse) - _CAUSES, 'more cause')}"

@@ -32,6 +32,7 @@ from ..verdict.quantities import (
     CPU_TIME,
     FACTS,
     HOST_MEMORY,
+    KEPT_MEMORY,
     LEAKED_MEMORY,
     LOOP_ITERATIONS,
     OF_PYTHON,
@@ -396,7 +397,7 @@ class JudgedWindow:
     ) -> tuple[Place, Mapping[str, int], float] | None:
         """Return the line that asks for more calls of most ops, with its calls by op; None without one.
 
-        Or the first line of a function whose lines do, and how many times as often it runs. *grown* has the lines of
+        Or the first line of a function whose lines do, and how many times as often these run. *grown* has the lines of
         each op.
         """
         shared: dict[Place, dict[str, int]] = defaultdict(dict)
@@ -432,7 +433,8 @@ class JudgedWindow:
         in_all: Mapping[str, int],
     ) -> list[Finding]:
         """Return *findings*, with *more* calls from the line at *place* joined if they are of `_SHARED_OPS` ops or
-        more; *in_all*: the extra calls of each op from all lines; *times*: how many times as often its function runs.
+        more; *in_all*: the extra calls of each op from all lines; *times*: how many times as often the lines of its
+        function run.
         """
         ops = [each.op for each in findings if each.op in more and not each.adds and each.rule in OF_MORE_CALLS]
         if len(ops) < _SHARED_OPS:
@@ -452,7 +454,7 @@ class JudgedWindow:
         of_all, here = (f"{calls} of ", f", {calls} of them") if calls < total else ("", "")
         where = f"from {line}"
         if times > 1:
-            where = f"in `{line.function}` at {line.location}, which runs {times:g} times as often"
+            where = f"in `{line.function}` at {line.location}, whose lines run {times:g} times as often"
         first = Finding(
             together[0].rule,
             ops[0],
@@ -611,7 +613,7 @@ def _block(findings: Sequence[Finding], first: Finding) -> tuple[int, int]:
 def _is_of(fact: Finding, leader: Finding) -> bool:
     """Return True if a fact follows from another finding, which is no such fact itself."""
     name, of = (each.op or each.rule for each in (fact, leader))
-    if name == HOST_MEMORY and of in ("left_behind", LEAKED_MEMORY):
+    if name == HOST_MEMORY and of in ("left_behind", LEAKED_MEMORY, KEPT_MEMORY):
         return True
     if of in (*_HELD, *WITH_LINES):
         return False

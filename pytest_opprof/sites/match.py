@@ -65,12 +65,6 @@ class Grown:
             return self.more if place in self.chain else 0
         return sum(caller.through(place) for caller in self.callers)
 
-    def through_function(self, function: tuple[str, str]) -> int:
-        """Return the number of extra calls that come by any line of a function."""
-        if self.place[:2] == function or not self.callers:
-            return self.more if any(place[:2] == function for place in self.chain) else 0
-        return sum(caller.through_function(function) for caller in self.callers)
-
     @property
     def places(self) -> set[Place]:
         """The line, and all lines by which its extra calls come."""
@@ -140,8 +134,8 @@ def leading_to_all(grown: Mapping[str, Sequence[Grown]]) -> tuple[Place, Mapping
 
 
 def repeated(grown: Mapping[str, Sequence[Grown]]) -> tuple[tuple[str, str], Mapping[str, int], float] | None:
-    """Return the innermost function that makes nearly all extra calls of many ops because it runs several times as
-    often, with its calls by op and that number; None if there is none. *grown* has the lines of each op.
+    """Return the innermost function that makes nearly all extra calls of many ops because its lines run several times
+    as often, with its calls by op and that number; None if there is none. *grown* has the lines of each op.
 
     e3nn's lost cache: each of ten lines in three functions ran 30 times as often. A test says nothing.
     """
@@ -157,10 +151,21 @@ def repeated(grown: Mapping[str, Sequence[Grown]]) -> tuple[tuple[str, str], Map
         return None
     tests = {line.chain[-1][:2] for line in lines}
     depth = {place[:2]: len(line.chain) - at for line in lines for at, place in enumerate(line.chain)}
-    for function in sorted(depth.keys() - tests, key=lambda each: (-depth[each], each)):
-        through = {op: sum(line.through_function(function) for line in of_op) for op, of_op in grown.items()}
-        if sum(through.values()) >= _LEADS_TO * total:
-            return function, through, times
+    through: dict[_Function, dict[str, int]] = defaultdict(dict)
+
+    def climb(op: str, line: Grown, below: frozenset[_Function]) -> None:
+        functions = dict.fromkeys(place[:2] for place in (line.chain[:1] if line.callers else line.chain))
+        for function in functions.keys() - below:
+            through[function][op] = through[function].get(op, 0) + line.more
+        for caller in line.callers:
+            climb(op, caller, below | functions.keys())
+
+    for op, of_op in grown.items():
+        for line in of_op:
+            climb(op, line, frozenset())
+    for function in sorted(through.keys() - tests, key=lambda each: (-depth.get(each, 0), each)):
+        if sum(through[function].values()) >= _LEADS_TO * total:
+            return function, through[function], times
     return None
 
 

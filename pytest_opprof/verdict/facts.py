@@ -6,17 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ..profile.op_counts import OpCounts
 from ..profile.range import Range
-from .quantities import (
-    COUNT,
-    FACTS,
-    HOST_MEMORY,
-    LEAKED_MEMORY,
-    LOOP_ITERATIONS,
-    MORE_WORK,
-    PYTHON_CALLS,
-    SUMS,
-    WORK_TOLERANCE,
-)
+from .quantities import COUNT, FACTS, LOOP_ITERATIONS, MORE_WORK, PYTHON_CALLS, SUMS, WORK_TOLERANCE
 from .verdicts import Verdict
 from .work import Number, Work
 
@@ -27,18 +17,12 @@ def amount(name: str, counts: OpCounts | None) -> Range | None:
     return found
 
 
-# The memory that a call leaves behind where its peak was measured, and nothing else is known: a run that held more
-# afterwards is looked at for leaks.
-NO_LEAK = Range(0, 1 << 16)
-
-
-def derived(ops: Mapping[str, OpCounts], facts: Mapping[str, Range]) -> dict[str, Range]:
-    """Return the facts that follow from *ops* and from other *facts*: `SUMS` where each op has one number, known and
-    not 0, and that no memory is left behind.
+def derived(ops: Mapping[str, OpCounts]) -> dict[str, Range]:
+    """Return the `SUMS` that follow from *ops*: each op has one number, known and not 0.
 
     Files leave out an amount of 0 in the same way as an unknown one.
     """
-    found = {LEAKED_MEMORY: NO_LEAK} if HOST_MEMORY in facts else {}
+    found = {}
     for name in SUMS:
         amounts = [amount(name, counts) for counts in ops.values()]
         known = [each.most for each in amounts if each and each.most and each.least == each.most and not each.varies]
@@ -64,10 +48,7 @@ def compared(
         verdict = Verdict.ABOVE if direction > 0 else Verdict.BELOW
         found.add(name)
         write = quantity.unit.write
-        old, new = (
-            str(each) if quantity.unit is COUNT else f"{'at most ' if each == NO_LEAK else ''}{write(each.most, 3)}"
-            for each in (before, after)
-        )
+        old, new = (str(each) if quantity.unit is COUNT else write(each.most, 3) for each in (before, after))
         growth = after.most / max(before.most, 1)
         yield name, Work(verdict, f"{old} -> {new}", Number(name, f"{quantity.called}: {new}", old), growth=growth)
 

@@ -141,7 +141,7 @@ _MORE_BYTES = Gate(
 _HIGHER_PEAK = replace(_MORE_BYTES, follows="")
 MORE_WORK = Gate(more="more work", less="less work", status=Status.MORE_WORK, tolerance=WORK_TOLERANCE, floor=1024)
 
-LEAKED_MEMORY = "leaked_memory"
+LEAKED_MEMORY, KEPT_MEMORY = "leaked_memory", "kept_memory"
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
 RECOMPILATIONS, HOST_MEMORY, PEAK_MEMORY = "recompilations", "host_memory", "peak_memory"
 # Of functions compiled again JAX and MindSpore count a fact, torch.compile an op.
@@ -254,6 +254,16 @@ _TABLE = (
         gate=_HIGHER_PEAK,
         needs="host memory",
         unknown=_of_the_device,
+    ),
+    Quantity(
+        name=KEPT_MEMORY,
+        text="memory of the host kept after a call",
+        unit=SIZE,
+        of_window=lambda window: window.counted(KEPT_MEMORY),
+        # Less of it means little: a leak of random size is less in every second run.
+        gate=Gate(more="leaves more behind", status=Status.LEAVES_MORE, tolerance=0.05, floor=1 << 16),
+        in_budgets=False,  # leaked_memory limits it
+        needs="host memory",
     ),
     Quantity(
         name="held_memory",

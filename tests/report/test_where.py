@@ -358,7 +358,7 @@ def test_of_many_functions_the_innermost_line_that_leads_to_them_is_the_cause() 
     assert told(4, outer, "fghh") == own[:4]
 
 
-def test_a_function_that_runs_several_times_as_often_is_the_cause_where_no_line_leads_to_all() -> None:
+def test_a_function_whose_lines_run_several_times_as_often_is_the_cause_where_no_line_leads_to_all() -> None:
     """A cache of e3nn's coefficients is lost: ten ops of three functions, by three lines of the cached one."""
     ops = ["Add", "Cast", "Div", "Exp", "Mul"]
     by = [(line(number, function="cached"), TEST) for number in (31, 32, 33)]
@@ -370,11 +370,11 @@ def test_a_function_that_runs_several_times_as_often_is_the_cause_where_no_line_
         return [str(each) for each in window(now, then, base, sites[0]).told]
 
     first, *_, last = told(now, sites[1])
-    assert first == "5 ops, 870 calls more in `cached` at nets.py:31, which runs 30 times as often"
+    assert first == "5 ops, 870 calls more in `cached` at nets.py:31, whose lines run 30 times as often"
     assert last == "  Mul: 180 calls (baseline: 6)"
-    # Each line for a number of its own: the function does not run more often.
+    # Each line has a factor of its own.
     other = {op: tuple(structs.replace(each, calls=9 * at) for each in sites[1][op]) for at, op in enumerate(ops, 1)}
-    assert not any("which runs" in each for each in told({op: 27 * at for at, op in enumerate(ops, 1)}, other))
+    assert not any("whose lines run" in each for each in told({op: 27 * at for at, op in enumerate(ops, 1)}, other))
 
 
 def test_a_recursion_leads_to_its_calls_once() -> None:

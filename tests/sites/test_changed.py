@@ -70,6 +70,22 @@ def test_a_statement_changes_where_changed_expressions_begin_and_of_one_with_a_b
     assert changed(SOURCE, now) == lines
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "lines"),
+    [
+        ("m(\n  a(),\n  k)\n", "m(\n  a(),\n  a(),\n  k)\n", {1, 2}),  # one of two equal calls
+        ("y = (a\n  and b\n  and c)\n", "y = (a\n  or b\n  or c)\n", {1, 2, 3}),
+        ("x = [\n  g(i)\n  for i in a\n  if i]\n", "x = [\n  g(i)\n  for i in a]\n", {1, 2, 3}),
+        ("x = (a\n  .b(1)\n  .c(2))\n", "x = (a\n  .b(1)\n  .c(3))\n", {1, 3}),
+        ("x = (a\n  + b\n  + c)\n", "x = (a\n  * b\n  + c)\n", {1}),
+    ],
+)
+def test_parts_that_may_run_now_or_more_often_changed_with_the_expression_that_decides_it(
+    before: str, now: str, lines: set[int]
+) -> None:
+    assert changed(before, now) == lines
+
+
 def test_where_a_function_only_lost_statements_the_one_after_them_changed() -> None:
     before = "def f(x):\n    if x in SEEN:\n        return\n    work(x)\n    more(x)\ndef g(x):\n    work(x)\n"
     assert changed(before, before.replace("    if x in SEEN:\n        return\n", "")) == {2}

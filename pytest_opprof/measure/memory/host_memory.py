@@ -31,7 +31,11 @@ _NEARLY, _LOOK_S = (0.4, 0.8), 0.001
 # The most lines that are reported, and their least share of the peak: of each one, and of the first. Lines with 7 of
 # 109 KiB said nothing about the cause (python-qrcode).
 _LINES, _NOTABLE, _MUCH = 3, 0.05, 0.1
+# Less memory that a call keeps fails no test.
+NOTABLE_KEPT = 1 << 16
 LOOKER = "opprof-memory"
+# Before the line that changed, of a line that it leads to.
+BELOW = ", below the changed line "
 
 
 class HostMemory(NamedTuple):
@@ -52,9 +56,16 @@ def memory_of(call: Callable[[], object]) -> HostMemory:
         call()
         if not is_ours or used:
             raise UsageError("the program uses tracemalloc itself")
-        peak = tracemalloc.get_traced_memory()[1]
-        gc.collect(1)  # all that the call made is young
-        return HostMemory(peak, tracemalloc.get_traced_memory()[0])
+        peak, kept = tracemalloc.get_traced_memory()[1], _kept()
+        if kept >= NOTABLE_KEPT:
+            call()  # it may replace memory of an earlier call, which was not traced
+            kept = max(_kept() - kept, 0)
+        return HostMemory(peak, kept)
+
+
+def _kept() -> int:
+    gc.collect(1)  # all that a call made is young
+    return tracemalloc.get_traced_memory()[0]
 
 
 @contextmanager
@@ -117,12 +128,16 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
     for trace in snapshots[-1].statistics("traceback") if snapshots else ():
         if line := _line_of(trace.traceback, shown):
             found[line] += trace.size
-    first = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
-    if first and max(found.values()) < _MUCH * peak:
-        return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(*first[0]).text}")]
+    changed = [(line, size) for line, size in found.most_common() if line.changed]
+    if sum(size for _, size in changed) < _NOTABLE * peak:
+        changed = []
+    others = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
     # Data that the test makes itself are the same as before, as a rule.
     test = f"{relative(shown.test)}:" if shown and shown.test else ":"
-    first.sort(key=lambda each: (not each[0].changed, each[0].place.startswith(test)))
+    others.sort(key=lambda each: each[0].place.startswith(test))
+    first = [*changed, *(each for each in others if each not in changed)][:_LINES]
+    if first and max(found.values()) < _MUCH * peak:
+        return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(*first[0]).text}")]
     return [_held_at(line, size) for line, size in first]
 
 
@@ -141,7 +156,7 @@ def _line_of(frames: Sequence[tracemalloc.Frame], shown: Shown | None) -> _Line 
 
 
 def _held_at(line: _Line, nbytes: int) -> Where:
-    below = f", below the changed line {line.changed}" if line.changed not in ("", line.place) else ""
+    below = f"{BELOW}{line.changed}" if line.changed not in ("", line.place) else ""
     return Where(f"{format_bytes(nbytes)} at {line.place}{below}", line.changed or line.place)
 
 

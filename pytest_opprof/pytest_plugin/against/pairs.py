@@ -16,6 +16,7 @@ from msgspec import structs
 from ...baselines.entry import entry_of
 from ...errors import BackendError, UsageError
 from ...measure.function_times import longer
+from ...measure.memory.host_memory import BELOW
 from ...measure.memory.traced import Where, joined
 from ...processes.collection import SideTest
 from ...processes.turns import SideRun
@@ -35,7 +36,7 @@ from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import parse, plural
 from ...verdict.compare import Diff, Row, changes, compare_counts_first
-from ...verdict.quantities import FACTS, PEAKS
+from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
 from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CALL_PAIRS
@@ -55,7 +56,7 @@ _SIZE, _AS_MUCH = re.compile(r"\d[\d.]* [KMGT]?i?B\b"), 1.1
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
-_EXPLAINED = (*OF_TIME, *PEAKS)
+_EXPLAINED = (*OF_TIME, *PEAKS, KEPT_MEMORY)
 
 
 class Found:
@@ -254,7 +255,7 @@ class Found:
         windows = self._compared_in_all(test)
         rows = (row.op for window in windows for row in window.worse)
         budgets = (each.rule for window in windows for each in window.budget)
-        return not PEAKS.isdisjoint([*rows, *budgets])
+        return not {*PEAKS, KEPT_MEMORY}.isdisjoint([*rows, *budgets])
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""
@@ -340,7 +341,9 @@ class Found:
         if test.nodeid in self._sites:
             return False
         windows = self._compared_in_all(test)
-        explains = any(window.is_slow or any(row.op in PEAKS for row in window.worse) for window in windows)
+        explains = any(
+            window.is_slow or any(row.op in (*PEAKS, KEPT_MEMORY) for row in window.worse) for window in windows
+        )
         return explains or any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, test: SideTest) -> Iterator[pytest.TestReport]:
@@ -575,12 +578,16 @@ def _results(data: object) -> list[WindowResult]:
 def _without(said: Where, known: Where) -> Where:
     """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
     parts = said.text.split("; ")
-    there = {_SIZE.sub("", part): _size(part) for part in known.text.split("; ")}
-    new = [part for part in parts if _size(part) > _AS_MUCH * there.get(_SIZE.sub("", part), -1)]
+    there = {_holder(part): _size(part) for part in known.text.split("; ")}
+    new = [part for part in parts if _size(part) > _AS_MUCH * there.get(_holder(part), -1)]
     if not new or new == parts:
         return said if new else Where("")
     place = new[0].rpartition(" ")[2]
     return Where("; ".join(new), place if _LINE.search(place) else "")
+
+
+def _holder(said: str) -> str:
+    return _SIZE.sub("", said).partition(BELOW)[0]  # at the base no line changed
 
 
 def _size(said: str) -> float:

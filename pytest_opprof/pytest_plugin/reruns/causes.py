@@ -16,6 +16,8 @@ from ...baselines.store import Store
 from ...errors import UsageError
 from ...machine.git import commit_of
 from ...measure.function_times import FunctionTime
+from ...measure.memory.host_memory import NOTABLE_KEPT
+from ...measure.memory.leaks import Left
 from ...measure.memory.traced import Where, joined
 from ...measure.plan import Settings, TestPlan
 from ...measure.window import Window, profiles_of
@@ -33,13 +35,15 @@ from ...sites.changed import Changes
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, PEAKS, WITH_LINES, called
+from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, KEPT_MEMORY, PEAKS, WITH_LINES, called
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .counts import Looks, does_less, is_about, is_alike, lacks_sites, with_sites
 
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
+# A longer body does not run some 20 times more to find who keeps its memory.
+_OFTEN_NS = 1_000_000_000
 _CHANGES = "the change since a baseline"
 _ONCE = "the body cannot run twice"
 _LOOK = "; --opprof-sites records them in the first run"
@@ -279,14 +283,35 @@ class Causes:
         return [self._with_functions(test, each, lines, counted) if each.name in slow else each for each in windows]
 
     def memory_explained(
-        self, test: TestRun, windows: list[JudgedWindow], holders: Callable[..., Sequence[Where]]
+        self,
+        test: TestRun,
+        windows: list[JudgedWindow],
+        holders: Callable[..., Sequence[Where]],
+        left: Callable[[], Left | None],
     ) -> list[JudgedWindow]:
-        """Look up the cycle, and the lines of Python and NumPy, that hold the memory of a body that fails for it;
-        return the windows.
+        """Look up the cycle, and the lines of Python and NumPy, that hold the memory of a body that fails for it, and
+        the holders of memory that it keeps; return the windows.
 
-        *holders* runs the body again, given its peak, whether its lines are known, and whether it is of a device.
+        *holders* runs the body again, given its peak, whether its lines are known, and whether it is of a device;
+        *left* runs it many times.
         """
-        return [_explained(each, *self._held(test, each, holders)) if each.name == BODY else each for each in windows]
+        found = []
+        for each in windows:
+            if each.name == BODY:
+                each = _explained(each, *self._held(test, each, holders))
+                if self._keeps_more(each) and (leak := left()) and leak.number:
+                    each = _explained(each, [KEPT_MEMORY], [Where(str(replace(leak, nbytes=0)), leak.line)])
+            found.append(each)
+        return found
+
+    def _keeps_more(self, window: JudgedWindow) -> bool:
+        """Return True if memory that a body keeps is to be explained, and the body is short enough to run often."""
+        kept = max(window.numbers.facts.get(KEPT_MEMORY, (0,)))
+        is_asked = any(row.op == KEPT_MEMORY for row in window.worse)
+        if self._apart:
+            request = request_of(self._config)
+            is_asked = bool(self._settings.against) and request.memory and request.causes and kept > NOTABLE_KEPT
+        return is_asked and sum(window.numbers.host_ns) <= _OFTEN_NS * window.numbers.rounds
 
     def _held(
         self, test: TestRun, window: JudgedWindow, holders: Callable[..., Sequence[Where]]

@@ -263,7 +263,7 @@ def with_looks(
     found = [look.windows[window.name] for look in looks if window.name in look.windows]
     # Only the last look records leaks.
     left = {name: each for name, each in (found[-1].facts if found else {}).items() if FACTS[name].needs == "leaks"}
-    seen = [(each.ops, {**each.all_facts, **left}) for each in found]
+    seen = [(each.ops, {**left, **each.all_facts}) for each in found]
     if len(seen) < len(looks) or not looks:
         why = why or next((look.why for look in looks if look.why), "the window was not opened there")
         return replace(window, looked=f"not confirmed in a fresh process: {why}")

@@ -44,6 +44,15 @@ def test_what_a_run_still_holds_is_known_when_its_garbage_is_collected() -> None
     assert memory_of(lambda: bytearray(MIB)).kept < 64 * KIB
 
 
+def test_memory_that_replaces_that_of_an_earlier_call_is_not_kept() -> None:
+    kept = [bytearray(MIB)]
+
+    def body() -> None:
+        kept[:] = [bytearray(MIB)]
+
+    assert memory_of(body).kept < 64 * KIB
+
+
 def test_memory_of_before_does_not_count() -> None:
     kept = bytearray(MIB)
     peak, _ = memory_of(lambda: kept)
