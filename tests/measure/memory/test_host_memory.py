@@ -126,6 +126,25 @@ def test_memory_below_a_line_that_changed_comes_first_with_that_line() -> None:
     assert first.text == said.partition(", below")[0]
 
 
+def test_many_changed_lines_that_hold_a_part_of_the_peak_together_come_first() -> None:
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        large = [bytearray(3 * MIB), bytearray(3 * MIB), bytearray(3 * MIB)]
+        small = [
+            bytearray(200 * KIB),
+            bytearray(210 * KIB),
+            bytearray(220 * KIB),
+        ]
+        looker.join(10)  # it has looked
+        del large, small
+
+    begin = body.__code__.co_firstlineno
+    found = lines_at(9 * MIB + 630 * KIB, body, Changed(begin + 4, begin + 5, begin + 6))
+    assert [each.text.partition(" at ")[0] for each in found] == ["220 KiB", "210 KiB", "200 KiB"]
+    few = lines_at(9 * MIB + 630 * KIB, body, Changed(begin + 4))
+    assert [each.text.partition(" at ")[0] for each in few] == ["9 MiB"]
+
+
 def test_memory_of_lines_of_the_test_comes_last(tmp_path: Path) -> None:
     code = tmp_path / "made.py"
     code.write_text("def made(n):\n    return bytearray(n)\n")
