@@ -278,32 +278,30 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
     first run is in question and a later one takes less than half of it, since a cache is full then.
     """
     assert measurement.shown is not None  # a run that judges has it
-    raised, first = call.raised, measurement.sampler
+    raised, found = call.raised, measurement.sampler
     try:
-        if why_not_again(call.test):
-            return [*first.lines()] if first else []
-        if of_first and _takes_less_again(call, measurement):
-            if first:
-                _correct(call, measurement, first, None)
-            return [*first.lines()] if first else []
-        # The run measures nothing, so its windows are discarded.
-        begin = monotonic()
-        with measurement.repeated(), Sampler(measurement.shown) as sampler:
-            runs = 0
-            while runs < _MOST_SAMPLED and sampler.looks < _LOOKS and monotonic() - begin < _SAMPLED_S:
-                runs += 1
-                measurement.begin_round()
-                call.by_us()
-        if monotonic() - begin < _SAMPLED_S:
-            _correct(call, measurement, sampler, runs)
+        if of_first and not why_not_again(call.test) and _takes_less_again(call, measurement):
+            if found:
+                _correct(call, measurement, found, None)
+        elif not why_not_again(call.test):
+            # The run measures nothing, so its windows are discarded.
+            begin = monotonic()
+            with measurement.repeated(), Sampler(measurement.shown) as sampler:
+                runs = 0
+                while runs < _MOST_SAMPLED and sampler.looks < _LOOKS and monotonic() - begin < _SAMPLED_S:
+                    runs += 1
+                    measurement.begin_round()
+                    call.by_us()
+            if monotonic() - begin < _SAMPLED_S:
+                _correct(call, measurement, sampler, runs)
+            found = sampler
     except pytest.exit.Exception:
         raise
     except _FAILURES:
         _forget_excinfo(call)
-        return [*first.lines()] if first else []
     finally:
         call.raised = raised
-    return [*sampler.lines()]
+    return [*found.lines()] if found else []
 
 
 def _correct(call: Call, measurement: Measurement, sampler: Sampler, runs: int | None) -> None:
