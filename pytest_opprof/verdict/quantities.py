@@ -262,8 +262,8 @@ _TABLE = (
         of_window=lambda window: window.counted(KEPT_MEMORY),
         # Less of it means little: a leak of random size is less in every second run.
         gate=Gate(more="leaves more behind", status=Status.LEAVES_MORE, tolerance=0.05, floor=1 << 16),
-        in_budgets=False,  # leaked_memory limits it
         needs="host memory",
+        unknown=_of_the_device,
     ),
     Quantity(
         name="held_memory",

@@ -69,7 +69,7 @@ def test_memory_that_a_call_keeps_fails_with_its_holder_though_nobody_asks(
     result.stdout.re_match_lines(
         [
             r"  memory of the host kept after a call: 1\.\d+ MiB \(baseline: \d KiB\)",
-            r"    each call leaves behind .* 1 list; held by .*; made at test_m.py:6",
+            r"    each call leaves behind .*1 list; held by .*; made at test_m.py:6",
             r"    peak memory of the host: .*",
             r"      .* KiB at test_m.py:6",
         ]
@@ -80,6 +80,20 @@ def test_memory_that_a_call_keeps_fails_with_its_holder_though_nobody_asks(
     result = suite("--opprof", *flags)
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*kept after a call*")  # less of it means little
+
+
+def test_memory_that_a_call_may_keep_can_be_limited(pytester: pytest.Pytester, suite: Suite) -> None:
+    write(pytester, "op_budget(kept_memory='64 KiB')", LEAK.format(20_000))
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines(
+        [
+            r"  memory of the host kept after a call: 1.* MiB \(budget: 64 KiB\)",
+            r"    each call leaves behind .*1 list; held by .*; made at test_m.py:6",
+        ]
+    )
+    write(pytester, "op_budget(kept_memory='64 KiB')", "    SEEN.append(1)\n")
+    suite("--opprof").assert_outcomes(passed=1)
 
 
 @pytest.mark.processes

@@ -307,7 +307,7 @@ class Causes:
     def _keeps_more(self, window: JudgedWindow) -> bool:
         """Return True if memory that a body keeps is to be explained, and the body is short enough to run often."""
         kept = max(window.numbers.facts.get(KEPT_MEMORY, (0,)))
-        is_asked = any(row.op == KEPT_MEMORY for row in window.worse)
+        is_asked = KEPT_MEMORY in [*(row.op for row in window.worse), *(each.rule for each in window.budget)]
         if self._apart:
             request = request_of(self._config)
             is_asked = bool(self._settings.against) and request.memory and request.causes and kept > NOTABLE_KEPT
