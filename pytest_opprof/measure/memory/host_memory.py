@@ -131,6 +131,7 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
     changed = [(line, size) for line, size in found.most_common() if line.changed]
     if sum(size for _, size in changed) < _NOTABLE * peak:
         changed = []
+    changed = [(line, size) for line, size in changed if size >= _MUCH * changed[0][1]]
     others = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
     # Data that the test makes itself are the same as before, as a rule.
     test = f"{relative(shown.test)}:" if shown and shown.test else ":"
