@@ -283,7 +283,9 @@ class Diff:
         if row.is_fact and row.op in COARSE:
             return f"{COARSE[row.op]} {row.work.text}"
         if row.verdict is row.work.verdict:
-            return f"{row.op.replace('_', ' ')} {row.work.text}"
+            # Of more work in other dtypes the amounts say enough: these are in the table.
+            amounts = row.work.amounts if row.verdict is Verdict.MORE_WORK and not row.is_fact else ""
+            return f"{row.op.replace('_', ' ')} {amounts or row.work.text}"
         return f"{row.op} {row.calls[0] or 0} -> {row.calls[1]}"
 
     def _change(self, row: Row) -> str:

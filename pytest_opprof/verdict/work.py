@@ -54,6 +54,8 @@ class Work:
     """As a finding shows it; None if nothing changed."""
     is_unjudged: bool = False
     """Whether it changed but is not judged, because it varies from process to process."""
+    amounts: str = ""
+    """The part of it about bytes and FLOPs."""
     growth: float = 1.0
     """How many times as much a quantity of the window as a whole is."""
 
@@ -81,7 +83,8 @@ def compared(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Work:
         beside = "".join(f", {each}" for each in texts[1:])
         return Work(of_dtypes, text, Number("dtypes", f"{op}: {after}", before, beside))
     found = more or changed
-    return replace(found[-1], text=text) if found else NOTHING  # FLOPs are more telling than bytes
+    amounts = ", ".join(work.text for work in changed)
+    return replace(found[-1], text=text, amounts=amounts) if found else NOTHING  # FLOPs are more telling than bytes
 
 
 def _of_what_varies(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Work:

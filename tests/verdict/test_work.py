@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
-from pytest_opprof.verdict.verdicts import Verdict
+from pytest_opprof.verdict.compare import Diff, Row
+from pytest_opprof.verdict.tolerances import STORED
+from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 from pytest_opprof.verdict.work import Work, compared
 
 
@@ -66,6 +68,18 @@ def test_more_work_is_more_than_the_tolerance_and_a_kibibyte() -> None:
     assert work(of({}, 0), of({}, 4_096)).text == "bytes from none"
     assert work(of({}, None), of({}, 10**9)).verdict is Verdict.OK
     assert work(of({}, 10**9), of({}, None)).verdict is Verdict.OK
+
+
+def test_the_amounts_of_more_work_stand_alone_where_dtypes_are_too_many_words() -> None:
+    found = work(of({"bfloat16": 1}, 100_000), of({"float16": 1}, 400_000))
+    assert (found.verdict, found.text, found.amounts) == (
+        Verdict.MORE_WORK,
+        "bfloat16 -> float16, bytes x4",
+        "bytes x4",
+    )
+    row = Row("Gather", None, None, None, None, found.verdict, work=found)
+    timing = TimingVerdict(Verdict.INCOMPARABLE)
+    assert Diff((row,), row, timing, STORED).finding(row).short == "Gather bytes x4"
 
 
 def test_flops_say_more_than_bytes_and_dtypes_more_than_both() -> None:
