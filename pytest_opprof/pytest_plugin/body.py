@@ -142,7 +142,7 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
     frameworks = {name for name, _ in body.profile.environment.frameworks}
     if body.profile.is_empty or frameworks <= {"numpy"}:
         remarked = body if is_asked else None
-        memory = _of_more_runs(call, measurement, lambda: memory_of(call.by_us), remarked)
+        memory = _of_more_runs(call, measurement, lambda: memory_of(call.by_us, partial(_ran_again, call)), remarked)
         if memory is not None:
             body.used_on_host(memory)
 
@@ -188,6 +188,18 @@ def _of_more_runs(
     if window:
         window.remark(f"{_SUBJECTS[about]} unknown: {why}", about)
     return None
+
+
+def _ran_again(call: Call) -> bool:
+    """Run the body again; return False if it fails."""
+    try:
+        call.by_us()
+    except pytest.exit.Exception:
+        raise
+    except _FAILURES:
+        _forget_excinfo(call)
+        return False
+    return True
 
 
 _SUBJECTS: Mapping[About, str] = {"leaks": "leaks are", "host memory": "peak memory of the host is"}

@@ -31,7 +31,6 @@ from ..verdict.quantities import (
     COMPILATIONS,
     CPU_TIME,
     FACTS,
-    HOST_MEMORY,
     KEPT_MEMORY,
     LEAKED_MEMORY,
     LOOP_ITERATIONS,
@@ -63,7 +62,7 @@ _LONG = 160
 # A line that changed, in `JudgedWindow._nearness`.
 CHANGED = 2
 # The quantities that a leak adds to.
-_HELD = ("held_memory", "held_each_round", LEAKED_MEMORY)
+_HELD = ("held_memory", "held_each_round", LEAKED_MEMORY, KEPT_MEMORY)
 DEPENDS = "so the difference comes from tests that ran before, or varies"
 
 
@@ -592,29 +591,18 @@ def _with_facts(findings: Sequence[Finding], from_nothing: Collection[str | None
         leader = next((each for each in causes if _is_of(fact, each)), None)
         if leader is None:
             continue
-        begin, end = _block(told, fact)
-        below = [structs.replace(each, text=f"  {each.text}") for each in told[begin:end]]
-        text = below[0].text.removesuffix(_at_line(fact.line))
-        below[0] = structs.replace(fact, text=text, short="", line=None, over_budget=fact.breaks_budget)
-        del told[begin:end]
-        _, at = _block(told, leader)
-        told[at:at] = below
+        told.remove(fact)
+        at = told.index(leader) + 1
+        while at < len(told) and told[at].adds:
+            at += 1
+        text = f"  {fact.text.removesuffix(_at_line(fact.line))}"
+        told.insert(at, structs.replace(fact, text=text, short="", line=None, over_budget=fact.breaks_budget))
     return told
-
-
-def _block(findings: Sequence[Finding], first: Finding) -> tuple[int, int]:
-    """Return the places at which a finding begins, and at which what continues it ends."""
-    begin = end = findings.index(first)
-    while end + 1 < len(findings) and findings[end + 1].adds:
-        end += 1
-    return begin, end + 1
 
 
 def _is_of(fact: Finding, leader: Finding) -> bool:
     """Return True if a fact follows from another finding, which is no such fact itself."""
     name, of = (each.op or each.rule for each in (fact, leader))
-    if name == HOST_MEMORY and of in ("left_behind", LEAKED_MEMORY, KEPT_MEMORY):
-        return True
     if of in (*_HELD, *WITH_LINES):
         return False
     same_line = fact.line is not None and fact.line == leader.line and fact.op not in IN_USE

@@ -117,11 +117,11 @@ def _new_lines(statement: _Statement, known: Counter[int]) -> Iterator[range]:
     if not known or len(statement.lines) < 2:
         yield statement.lines
         return
-    lines, left = {statement.lines.start, statement.begins}, Counter(known)
+    lines, seen = {statement.lines.start, statement.begins}, Counter[int]()
     for node, key in _expressions(statement.parts):
-        left[key] -= 1
+        seen[key] += 1
         at, is_call = getattr(node, "lineno", None), isinstance(node, ast.Call)
-        if not at or not (left[key] < 0 if is_call else key not in known):  # a second call is new
+        if not at or not (seen[key] > known[key] if is_call else key not in known):  # a second call is new
             continue
         if isinstance(node, _DECIDE):  # parts that are as before may run now, or more often
             lines.update(range(at, (node.end_lineno or at) + 1))

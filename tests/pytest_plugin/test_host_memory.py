@@ -68,10 +68,10 @@ def test_memory_that_a_call_keeps_fails_with_its_holder_though_nobody_asks(
     result.assert_outcomes(failed=1)
     result.stdout.re_match_lines(
         [
+            r"  peak memory of the host: .*",
+            r"    .* [KM]iB at test_m.py:6",
             r"  memory of the host kept after a call: 1\.\d+ MiB \(baseline: \d KiB\)",
             r"    each call leaves behind .*1 list; held by .*; made at test_m.py:6",
-            r"    peak memory of the host: .*",
-            r"      .* KiB at test_m.py:6",
         ]
     )
     suite("--opprof-update", *flags).assert_outcomes(passed=1)

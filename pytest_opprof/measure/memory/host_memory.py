@@ -46,8 +46,8 @@ class HostMemory(NamedTuple):
     """After its end, when garbage is collected."""
 
 
-def memory_of(call: Callable[[], object]) -> HostMemory:
-    """Run the body as a *call*, and return its memory.
+def memory_of(call: Callable[[], object], ran_again: Callable[[], bool]) -> HostMemory:
+    """Run the body as a *call*, and return its memory. *ran_again* runs it once more, if it can, and says so.
 
     Raises UsageError if the program uses `tracemalloc` itself.
     """
@@ -57,9 +57,9 @@ def memory_of(call: Callable[[], object]) -> HostMemory:
         if not is_ours or used:
             raise UsageError("the program uses tracemalloc itself")
         peak, kept = tracemalloc.get_traced_memory()[1], _kept()
-        if kept >= NOTABLE_KEPT:
-            call()  # it may replace memory of an earlier call, which was not traced
-            kept = max(_kept() - kept, 0)
+        # It may replace memory of an earlier call, which was not traced, or move a list that grows.
+        if kept >= NOTABLE_KEPT and ran_again():
+            kept = max(min(kept, _kept() - kept), 0)
         return HostMemory(peak, kept)
 
 
@@ -128,18 +128,23 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
     for trace in snapshots[-1].statistics("traceback") if snapshots else ():
         if line := _line_of(trace.traceback, shown):
             found[line] += trace.size
+    if not found:
+        return []
+    [(largest, most)] = found.most_common(1)
+    if _NOTABLE * peak <= most < _MUCH * peak:
+        return [
+            Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(largest, most).text}")
+        ]
     changed = [(line, size) for line, size in found.most_common() if line.changed]
-    if sum(size for _, size in changed) < _NOTABLE * peak:
-        changed = []
-    changed = [(line, size) for line, size in changed if size >= _MUCH * changed[0][1]]
+    notable = [(line, size) for line, size in changed if size >= _NOTABLE * peak][: _LINES - 1]
+    # Of many changed lines that hold a part of it together, one.
+    together = [] if notable or sum(size for _, size in changed) < _NOTABLE * peak else changed[:1]
     others = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
     # Data that the test makes itself are the same as before, as a rule.
     test = f"{relative(shown.test)}:" if shown and shown.test else ":"
     others.sort(key=lambda each: each[0].place.startswith(test))
-    first = [*changed, *(each for each in others if each not in changed)][:_LINES]
-    if first and max(found.values()) < _MUCH * peak:
-        return [Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(*first[0]).text}")]
-    return [_held_at(line, size) for line, size in first]
+    first = [*notable, *(each for each in others if each not in notable)][: _LINES - len(together)]
+    return [_held_at(line, size) for line, size in [*first, *together]]
 
 
 class _Line(NamedTuple):

@@ -311,7 +311,8 @@ class Causes:
         if self._apart:
             request = request_of(self._config)
             is_asked = bool(self._settings.against) and request.memory and request.causes and kept > NOTABLE_KEPT
-        return is_asked and sum(window.numbers.host_ns) <= _OFTEN_NS * window.numbers.rounds
+        is_known = "left_behind" in window.numbers.facts  # a search for leaks found them
+        return is_asked and not is_known and sum(window.numbers.host_ns) <= _OFTEN_NS * window.numbers.rounds
 
     def _held(
         self, test: TestRun, window: JudgedWindow, holders: Callable[..., Sequence[Where]]
