@@ -99,7 +99,7 @@ class WindowBaseline:
         ops = {op: other.ops.get(op, OpCounts(Range(0))) for op in {**self.ops, **other.ops}}
         ops = {op: each for op, each in ops.items() if op not in self.ops or not self.ops[op].in_range(each)}
         known, follow = self.all_facts, self.with_differences((ops, {}))[1]
-        alike = {HOST_MEMORY, KEPT_MEMORY} - {name for name, _ in compared(follow, other.all_facts)}
+        alike = _OF_OBJECTS - {name for name, _ in compared(follow, other.all_facts)}
         facts = {
             name: each
             for name, each in other.all_facts.items()
@@ -140,9 +140,7 @@ class WindowBaseline:
             found = replace(found, facts={**found.facts, PYTHON_CALLS: self.facts[PYTHON_CALLS]})
         if not self.coarse or any(key.endswith(with_python("")) for key in self.coarse):
             return found
-        return replace(
-            found, facts={name: each for name, each in found.facts.items() if name not in (HOST_MEMORY, KEPT_MEMORY)}
-        )
+        return replace(found, facts={name: each for name, each in found.facts.items() if name not in _OF_OBJECTS})
 
     def lacks_python(self, now: WindowBaseline) -> bool:
         """Return True if *now* has calls of Python functions that this entry lacks, or has for other versions."""
@@ -206,6 +204,8 @@ class WindowBaseline:
         return few or {(run.rounds, run.threads) for run in before} != {(run.rounds, run.threads) for run in after}
 
 
+# Sizes of objects: each version of Python has others, and a few bytes differ in each process.
+_OF_OBJECTS = frozenset([HOST_MEMORY, KEPT_MEMORY])
 # Four real slowdowns between versions (dask, xarray, SQLAlchemy, networkx: x1.4 to x1.5) were below the limit of CPU
 # time and made more calls. 1,000 calls take about 0.1 ms, so fewer do not explain 2 ms.
 _OF_OTHER_VERSIONS = Gate(more="more calls", status=Status.MORE_CALLS, tolerance=0.1, floor=1_000)

@@ -142,7 +142,8 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
     frameworks = {name for name, _ in body.profile.environment.frameworks}
     if body.profile.is_empty or frameworks <= {"numpy"}:
         remarked = body if is_asked else None
-        memory = _of_more_runs(call, measurement, lambda: memory_of(call.by_us, partial(_ran_again, call)), remarked)
+        run = partial(memory_of, call.by_us, partial(_ran_again, call, call.by_us))
+        memory = _of_more_runs(call, measurement, run, remarked)
         if memory is not None:
             body.used_on_host(memory)
 
@@ -190,10 +191,10 @@ def _of_more_runs(
     return None
 
 
-def _ran_again(call: Call) -> bool:
-    """Run the body again; return False if it fails."""
+def _ran_again(call: Call, run: Callable[[], object]) -> bool:
+    """Let *run* run the body again; return False if that fails."""
     try:
-        call.by_us()
+        run()
     except pytest.exit.Exception:
         raise
     except _FAILURES:
@@ -236,15 +237,7 @@ def measure_again(call: Call, measurement: Measurement, sites: bool = False) -> 
 
 def _measured_again(call: Call, measurement: Measurement, rounds: int) -> bool:
     """Measure the body once more; return False if a round fails."""
-    try:
-        for _ in _measure_rounds(call, measurement, rounds, again=True):
-            pass
-        return True
-    except pytest.exit.Exception:
-        raise
-    except _FAILURES:
-        _forget_excinfo(call)
-        return False
+    return _ran_again(call, lambda: [*_measure_rounds(call, measurement, rounds, again=True)])
 
 
 def count(

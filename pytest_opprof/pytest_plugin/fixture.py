@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from ..processes.this_run import CORE
 from ..profile.saved import SavedProfile
 from ..results.window_result import BODY
 from ..sites.chains import Chains
-from ..sites.changed import Changes
 from ..sites.shown import Shown
 from .options import default_warmup, settings_of
 from .test_run import TestRun
@@ -66,9 +65,6 @@ def measurement_of(test: TestRun) -> Measurement:
         judges = config.pluginmanager.hasplugin(MEASURING)
         shown = Shown(config.rootpath, settings.sites_show, settings.sites_hide)
         shown.test = test.file
-        if commit := request_of(config).since:
-            with suppress(UsageError):  # the run that requests it asked git, too
-                shown.changes = Changes(config.rootpath, "--opprof-against", commit)
         test.measurement = Measurement(plan, backends, settings.aliases, judges, shown)
         # A rank's tests are not re-run in another process, and their times are not judged, so the one run records
         # source lines.

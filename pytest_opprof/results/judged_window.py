@@ -60,7 +60,7 @@ _REASONS = 3
 # A cause of more characters than this has more than one line.
 _LONG = 160
 # A line that changed, in `JudgedWindow._nearness`.
-CHANGED = 2
+_CHANGED = 2
 # The quantities that a leak adds to.
 _HELD = ("held_memory", "held_each_round", LEAKED_MEMORY, KEPT_MEMORY)
 DEPENDS = "so the difference comes from tests that ran before, or varies"
@@ -350,7 +350,7 @@ class JudgedWindow:
     @property
     def told(self) -> list[Finding]:
         """The findings as people read them: causes with their lines, each followed by its consequences."""
-        rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
+        rows = self._rows
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         grown = {op: self.grown_of(op) for op in self.asked}
         nearness = self._nearness()
@@ -382,6 +382,10 @@ class JudgedWindow:
         weighs = [f"  {self.weighs}", *(f"    {line}" for line in _lines(explained))]
         return [*found, *(Finding(CPU_TIME, None, text) for text in weighs)]
 
+    @property
+    def _rows(self) -> dict[str, Row]:
+        return {row.op: row for row in (self.diff.rows if self.diff else ())}
+
     def _explains(self, op: str, more: Sequence[Grown]) -> bool:
         """Return True unless lines hold a small part of the memory that is more: they are of one framework of two."""
         row = next((row for row in (self.diff.rows if self.diff else ()) if row.is_fact and row.op == op), None)
@@ -403,7 +407,7 @@ class JudgedWindow:
         for op, more in grown.items():
             for line in more:
                 changed = {_changed_place(line, nearness)} if self.changed else set()
-                changed |= {place for place in line.places if nearness(place) == CHANGED}
+                changed |= {place for place in line.places if nearness(place) == _CHANGED}
                 for place in dict.fromkeys([*_causes(line), *sorted(changed)]):
                     shared[place][op] = shared[place].get(op, 0) + line.through(place)
         in_all = {op: sum(line.more for line in more) for op, more in grown.items()}
@@ -447,7 +451,7 @@ class JudgedWindow:
             (together if is_member else others).append(below if is_member else each)
         line = self._line(ops[0] or "", place)
         calls, total = (sum(of[op or ""] for op in ops) for of in (more, in_all))
-        rows = {row.op: row for row in (self.diff.rows if self.diff else ())}
+        rows = self._rows
         if total != sum(rows[op].more_calls for op in ops if op in rows):
             total = calls  # other lines make fewer calls than before
         of_all, here = (f"{calls} of ", f", {calls} of them") if calls < total else ("", "")
@@ -488,9 +492,9 @@ class JudgedWindow:
         return any(line.line in each for each in self.changed.get(line.file, ()))
 
     def _nearness(self) -> Callable[[Place], int]:
-        """Return how near a line is to the change: `CHANGED`, 1 if its file did, else 0."""
+        """Return how near a line is to the change: `_CHANGED`, 1 if its file did, else 0."""
         changed = {line.place for line in self.lines if self.is_changed(line)}
-        return lambda place: CHANGED if place in changed else int(place.file in self.changed)
+        return lambda place: _CHANGED if place in changed else int(place.file in self.changed)
 
     @property
     def differences(self) -> list[Finding]:

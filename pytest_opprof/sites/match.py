@@ -154,11 +154,11 @@ def repeated(grown: Mapping[str, Sequence[Grown]]) -> tuple[tuple[str, str], Map
     through: dict[_Function, dict[str, int]] = defaultdict(dict)
 
     def climb(op: str, line: Grown, below: frozenset[_Function]) -> None:
-        functions = dict.fromkeys(place[:2] for place in (line.chain[:1] if line.callers else line.chain))
-        for function in functions.keys() - below:
+        functions = {place[:2] for place in (line.chain[:1] if line.callers else line.chain)}
+        for function in functions - below:
             through[function][op] = through[function].get(op, 0) + line.more
         for caller in line.callers:
-            climb(op, caller, below | functions.keys())
+            climb(op, caller, below | functions)
 
     for op, of_op in grown.items():
         for line in of_op:

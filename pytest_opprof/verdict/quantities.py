@@ -142,6 +142,8 @@ _HIGHER_PEAK = replace(_MORE_BYTES, follows="")
 MORE_WORK = Gate(more="more work", less="less work", status=Status.MORE_WORK, tolerance=WORK_TOLERANCE, floor=1024)
 
 LEAKED_MEMORY, KEPT_MEMORY = "leaked_memory", "kept_memory"
+# Less memory that a call keeps fails no test.
+NOTABLE_KEPT = 1 << 16
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
 RECOMPILATIONS, HOST_MEMORY, PEAK_MEMORY = "recompilations", "host_memory", "peak_memory"
 # Of functions compiled again JAX and MindSpore count a fact, torch.compile an op.
@@ -261,7 +263,7 @@ _TABLE = (
         unit=SIZE,
         of_window=lambda window: window.counted(KEPT_MEMORY),
         # Less of it means little: a leak of random size is less in every second run.
-        gate=Gate(more="leaves more behind", status=Status.LEAVES_MORE, tolerance=0.05, floor=1 << 16),
+        gate=Gate(more="leaves more behind", status=Status.LEAVES_MORE, tolerance=0.05, floor=NOTABLE_KEPT),
         needs="host memory",
         unknown=_of_the_device,
     ),

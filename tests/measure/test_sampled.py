@@ -16,6 +16,8 @@ from pytest_opprof.sites.chains import Frame
 from pytest_opprof.sites.shown import Shown
 from pytest_opprof.sites.tracer import Tracer
 
+from .changed_lines import Changed
+
 HERE = Path(__file__)
 LINE = next(at for at, text in enumerate(HERE.read_text(encoding="utf-8").splitlines(), 1) if text.endswith("  # here"))
 
@@ -167,33 +169,19 @@ def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes
     ]
 
 
-class Changed(Shown):
-    """Of which one line of each file changed."""
-
-    def __init__(self, changed: Mapping[str, int]) -> None:
-        super().__init__(HERE.parent)
-        self._changed = changed
-
-    def is_changed(self, file: str, line: int) -> bool:
-        return self._changed.get(file) == line
-
-    def changed(self, file: str) -> Sequence[range]:
-        return [range(at, at + 1) for at in [self._changed.get(file)] if at]
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
         ({}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
-        ({"test.py": 9}, ["100% is below test.py:9", "60% is at leaf.py:1", "40% is at leaf.py:2"]),
-        ({"test.py": 9, "step.py": 5}, ["100% is below step.py:5", "60% is at leaf.py:1", "40% is at leaf.py:2"]),
-        ({"leaf.py": 1}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
-        ({"leaf.py": 2}, ["40% is at leaf.py:2", "60% is at leaf.py:1"]),  # too little of the time to be the cause
-        ({"other.py": 1}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"test.py": [9]}, ["100% is below test.py:9", "60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"test.py": [9], "step.py": [5]}, ["100% is below step.py:5", "60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"leaf.py": [1]}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
+        ({"leaf.py": [2]}, ["40% is at leaf.py:2", "60% is at leaf.py:1"]),  # too little of the time to be the cause
+        ({"other.py": [1]}, ["60% is at leaf.py:1", "40% is at leaf.py:2"]),
     ],
 )
 def test_a_changed_line_that_most_of_the_time_is_below_comes_first(
-    changed: Mapping[str, int], said: Sequence[str]
+    changed: Mapping[str, Sequence[int]], said: Sequence[str]
 ) -> None:
     sampler = Sampler(Changed(changed))
     for leaf, ns in ((1, 60), (2, 40)):
@@ -203,7 +191,7 @@ def test_a_changed_line_that_most_of_the_time_is_below_comes_first(
     assert found == said
 
 
-def shares(changed: Mapping[str, int], times: Mapping[Frame, int], runs: float | None) -> Sequence[str]:
+def shares(changed: Mapping[str, Sequence[int]], times: Mapping[Frame, int], runs: float | None) -> Sequence[str]:
     """Return the lines that 90 samples of a writer and 10 of its caller have after a run with these *times*."""
     sampler = Sampler(Changed(changed))
     sampler._add([WRITER, CALLER], [0, 1], None, 90)
@@ -219,22 +207,22 @@ WRITER, CALLER, CALLED = Frame("write.py", "write", 3), Frame("call.py", "call",
     ("changed", "times", "runs", "said"),
     [
         ({}, {WRITER: 40, CALLED: 50, CALLER: 10}, 1, ["90% is at write.py:3"]),
-        ({"call.py": 8}, {WRITER: 40, CALLED: 50, CALLER: 10}, 1, ["50% is at call.py:8", "40% is at write.py:3"]),
-        ({"call.py": 8}, {WRITER: 85, CALLED: 5, CALLER: 10}, 1, ["85% is at write.py:3"]),
-        ({"call.py": 8}, {WRITER: 4, CALLED: 5, CALLER: 1}, 10, ["50% is at call.py:8", "40% is at write.py:3"]),
-        ({"call.py": 8}, {WRITER: 4, CALLED: 5, CALLER: 1}, None, ["50% is at call.py:8", "40% is at write.py:3"]),
-        ({"call.py": 8}, {CALLED: 5, CALLER: 1}, None, ["90% is at write.py:3"]),  # a cache is full then
-        ({"call.py": 8}, {}, None, ["90% is at write.py:3"]),
+        ({"call.py": [8]}, {WRITER: 40, CALLED: 50, CALLER: 10}, 1, ["50% is at call.py:8", "40% is at write.py:3"]),
+        ({"call.py": [8]}, {WRITER: 85, CALLED: 5, CALLER: 10}, 1, ["85% is at write.py:3"]),
+        ({"call.py": [8]}, {WRITER: 4, CALLED: 5, CALLER: 1}, 10, ["50% is at call.py:8", "40% is at write.py:3"]),
+        ({"call.py": [8]}, {WRITER: 4, CALLED: 5, CALLER: 1}, None, ["50% is at call.py:8", "40% is at write.py:3"]),
+        ({"call.py": [8]}, {CALLED: 5, CALLER: 1}, None, ["90% is at write.py:3"]),  # a cache is full then
+        ({"call.py": [8]}, {}, None, ["90% is at write.py:3"]),
     ],
 )
 def test_a_changed_line_gets_the_samples_that_its_time_needs(
-    changed: Mapping[str, int], times: Mapping[Frame, int], runs: float | None, said: Sequence[str]
+    changed: Mapping[str, Sequence[int]], times: Mapping[Frame, int], runs: float | None, said: Sequence[str]
 ) -> None:
     assert shares(changed, times, runs) == said
 
 
 def test_functions_of_changed_files_are_compared_where_much_of_the_time_is_below_them() -> None:
-    for changed, functions in (({}, [{"write"}]), ({"call.py": 8}, [{"write", "call"}, {"write"}])):
+    for changed, functions in (({}, [{"write"}]), ({"call.py": [8]}, [{"write", "call"}, {"write"}])):
         sampler = Sampler(Changed(changed))
         sampler._add([WRITER, CALLER], [0, 1], None, 90)
         sampler._add([Frame("other.py", "rare", 1), Frame("call.py", "rarely", 9)], [2, 3], None, 9)

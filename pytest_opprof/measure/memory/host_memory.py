@@ -22,6 +22,7 @@ from ...sites.code import relative
 from ...sites.shown import Shown
 from ...sites.tracer import Tracer
 from ...units import format_bytes, plural
+from ...verdict.quantities import NOTABLE_KEPT
 from .traced import Where, line_of, traced
 
 _FRAMES = 8
@@ -31,8 +32,6 @@ _NEARLY, _LOOK_S = (0.4, 0.8), 0.001
 # The most lines that are reported, and their least share of the peak: of each one, and of the first. Lines with 7 of
 # 109 KiB said nothing about the cause (python-qrcode).
 _LINES, _NOTABLE, _MUCH = 3, 0.05, 0.1
-# Less memory that a call keeps fails no test.
-NOTABLE_KEPT = 1 << 16
 LOOKER = "opprof-memory"
 # Before the line that changed, of a line that it leads to.
 BELOW = ", below the changed line "

@@ -56,7 +56,8 @@ _SIZE, _AS_MUCH = re.compile(r"\d[\d.]* [KMGT]?i?B\b"), 1.1
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
-_EXPLAINED = (*OF_TIME, *PEAKS, KEPT_MEMORY)
+_OF_MEMORY = PEAKS | {KEPT_MEMORY}
+_EXPLAINED = {*OF_TIME, *_OF_MEMORY}
 
 
 class Found:
@@ -247,7 +248,7 @@ class Found:
 
     def _is_changed(self, place: str) -> bool:
         file, _, line = place.rpartition(":")
-        changed = self._changes.lines(str(self._config.rootpath / file)) if file and self._changes else ()
+        changed = self._changes.of([file]).get(file, ()) if self._changes else ()
         return any(int(line) in each for each in changed)
 
     def takes_more_memory(self, test: SideTest) -> bool:
@@ -255,7 +256,7 @@ class Found:
         windows = self._compared_in_all(test)
         rows = (row.op for window in windows for row in window.worse)
         budgets = (each.rule for window in windows for each in window.budget)
-        return not {*PEAKS, KEPT_MEMORY}.isdisjoint([*rows, *budgets])
+        return not _OF_MEMORY.isdisjoint([*rows, *budgets])
 
     def alike(self, tests: Sequence[SideTest]) -> list[list[SideTest]]:
         """Return *tests* in groups: one function with several parameters whose windows do the same more."""
@@ -341,9 +342,7 @@ class Found:
         if test.nodeid in self._sites:
             return False
         windows = self._compared_in_all(test)
-        explains = any(
-            window.is_slow or any(row.op in (*PEAKS, KEPT_MEMORY) for row in window.worse) for window in windows
-        )
+        explains = any(window.is_slow or any(row.op in _OF_MEMORY for row in window.worse) for window in windows)
         return explains or any(window.asked or window.wanted_functions for window in windows)
 
     def reports(self, test: SideTest) -> Iterator[pytest.TestReport]:

@@ -16,7 +16,6 @@ from ...baselines.store import Store
 from ...errors import UsageError
 from ...machine.git import commit_of
 from ...measure.function_times import FunctionTime
-from ...measure.memory.host_memory import NOTABLE_KEPT
 from ...measure.memory.leaks import Left
 from ...measure.memory.traced import Where, joined
 from ...measure.plan import Settings, TestPlan
@@ -35,7 +34,7 @@ from ...sites.changed import Changes
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, KEPT_MEMORY, PEAKS, WITH_LINES, called
+from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, KEPT_MEMORY, NOTABLE_KEPT, PEAKS, WITH_LINES, called
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .counts import Looks, does_less, is_about, is_alike, lacks_sites, with_sites
@@ -206,26 +205,30 @@ class Causes:
         return {}
 
     def _show_changes(self, test: TestRun, window: JudgedWindow) -> None:
-        """Let the lines that changed since a window's baseline was written be named as causes."""
+        """Let the lines that changed since a window's base be named as causes."""
         shown = test.measurement.shown if test.measurement else None
         assert shown is not None  # the test still runs
         with suppress(UsageError, OSError, ValueError):
             shown.changes = self._changes_since(test, window)
 
     def _changes_since(self, test: TestRun, window: JudgedWindow) -> Changes | None:
-        """Return the changes since the file of a window's baseline was written; None if git does not know."""
-        home = self._store.home(window.environment, *test.where, window.name)
-        if home is None:
-            return None
-        file = path_of(self._store.root, home, test.where[0])
-        if file not in self._commits:
-            self._commits[file] = ""  # not asked again if git fails
-            self._commits[file] = commit_of(file, _CHANGES)
-        commit = self._commits[file]
+        """Return the changes since a window's base; None if there is none, or if git does not know."""
+        commit = request_of(self._config).since if self._apart else self._commit_of_baseline(test, window)
         if commit not in self._changes:
             self._changes[commit] = None
             self._changes[commit] = Changes(self._config.rootpath, _CHANGES, commit) if commit else None
         return self._changes[commit]
+
+    def _commit_of_baseline(self, test: TestRun, window: JudgedWindow) -> str:
+        """Return the commit at which the file of a window's baseline was written; empty if git knows none."""
+        home = self._store.home(window.environment, *test.where, window.name)
+        if home is None:
+            return ""
+        file = path_of(self._store.root, home, test.where[0])
+        if file not in self._commits:
+            self._commits[file] = ""  # not asked again if git fails
+            self._commits[file] = commit_of(file, _CHANGES)
+        return self._commits[file]
 
     def slower_explained(
         self,
@@ -242,6 +245,9 @@ class Causes:
         *sample*, *count* and *time* run the body once more each in this process; *sample*, given whether the time of
         its first run is in question, finds no lines if a later one takes clearly less.
         """
+        body = next((each for each in windows if each.name == BODY), None)
+        if body and (self.are_requested if self._apart else body.is_slow or body.slower_here):
+            self._show_changes(test, body)
         if self._apart:  # another process judges
             lines = sample(True) if self.are_requested else []
             functions = tuple(time()) if self.compares_lines else UNSET
@@ -259,14 +265,11 @@ class Causes:
                 else each
                 for each in windows
             ]
-        body = next((each for each in windows if each.name == BODY), None)
         if body and body.unseen and not body.accepted:
             lines = sample(False)
             instead = tuple(each.text for each in lines)
             return [replace(each, instead=instead) if each.name == BODY else each for each in windows]
         slow = {each.name for each in windows if each.is_slow}
-        if body and (body.is_slow or body.slower_here):
-            self._show_changes(test, body)
         # Calls of Python functions have lines. The lines of a time that fails nothing may be as before: an import in
         # biopython's function took 74 % of the time, then and now.
         if not slow and body and body.slower_here and not body.wanted_functions:
@@ -331,8 +334,7 @@ class Causes:
         known = is_of_numpy or HOST_MEMORY in peaks
         if not highest:
             return peaks, ()
-        if not self._apart:
-            self._show_changes(test, window)
+        self._show_changes(test, window)
         return peaks, holders(highest, are_lines_known=known, on_device=on_device)
 
     def _with_functions(

@@ -17,6 +17,8 @@ from pytest_opprof.measure.memory.host_memory import LOOKER, HostMemory, lines_a
 from pytest_opprof.measure.memory.traced import line_of
 from pytest_opprof.sites.shown import Shown
 
+from ..changed_lines import Changed
+
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -115,17 +117,6 @@ def test_where_no_line_reaches_a_peak_that_is_said() -> None:
     assert line == "its lines are unknown: the peak is over within a millisecond"
 
 
-class Changed(Shown):
-    """Of which these lines of this file changed."""
-
-    def __init__(self, *lines: int) -> None:
-        super().__init__(Path(__file__).parents[1])
-        self._lines = lines
-
-    def is_changed(self, file: str, line: int) -> bool:
-        return file == __file__ and line in self._lines
-
-
 def test_memory_below_a_line_that_changed_comes_first_with_that_line() -> None:
     def made() -> bytearray:
         return bytearray(4 * MIB)
@@ -138,11 +129,11 @@ def test_memory_below_a_line_that_changed_comes_first_with_that_line() -> None:
         del larger, kept
 
     here, begin = "tests/measure/memory/test_host_memory.py", body.__code__.co_firstlineno
-    first, second = lines_at(9 * MIB, body, Changed(begin + 3))
+    first, second = lines_at(9 * MIB, body, Changed({__file__: [begin + 3]}))
     said = f"4 MiB at {here}:{made.__code__.co_firstlineno + 1}, below the changed line {here}:{begin + 3}"
     assert first == (said, f"{here}:{begin + 3}")
     assert second == (f"5 MiB at {here}:{begin + 2}", f"{here}:{begin + 2}")
-    first, second = lines_at(9 * MIB, body, Changed(made.__code__.co_firstlineno + 1))
+    first, second = lines_at(9 * MIB, body, Changed({__file__: [made.__code__.co_firstlineno + 1]}))
     assert first.text == said.partition(", below")[0]
 
 
@@ -159,9 +150,9 @@ def test_many_changed_lines_that_hold_a_part_of_the_peak_together_are_not_lost_b
         del large, small
 
     begin = body.__code__.co_firstlineno
-    found = lines_at(9 * MIB + 630 * KIB, body, Changed(begin + 4, begin + 5, begin + 6))
+    found = lines_at(9 * MIB + 630 * KIB, body, Changed({__file__: [begin + 4, begin + 5, begin + 6]}))
     assert [each.text.partition(" at ")[0] for each in found] == ["9 MiB", "220 KiB"]
-    few = lines_at(9 * MIB + 630 * KIB, body, Changed(begin + 4))
+    few = lines_at(9 * MIB + 630 * KIB, body, Changed({__file__: [begin + 4]}))
     assert [each.text.partition(" at ")[0] for each in few] == ["9 MiB"]
 
 
@@ -195,7 +186,7 @@ def test_a_changed_line_is_named_for_a_peak_that_no_look_meets(monkeypatch: pyte
 
     monkeypatch.setattr(host_memory, "Thread", lambda **_: Thread(target=str))
     begin = body.__code__.co_firstlineno
-    ((said, place),) = lines_at(4 * MIB, body, Changed(begin + 1))
+    ((said, place),) = lines_at(4 * MIB, body, Changed({__file__: [begin + 1]}))
     assert place == f"tests/measure/memory/test_host_memory.py:{begin + 1}"
     assert said.endswith(f":{begin - 2}, below the changed line {place}")
 
