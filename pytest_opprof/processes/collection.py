@@ -47,8 +47,8 @@ class Wanted:
     tests: Sequence[str]
     everything: bool = False
     """Whether tests without a mark are measured, too."""
-    closely: bool = False
-    """Whether these are measured as closely as those with a mark."""
+    closely: Sequence[str] = ()
+    """The tests that are measured as closely as those with a mark."""
     later: Sequence[str] = ()
     """The tests of which a later run is measured instead of the first."""
     in_turns: bool = True

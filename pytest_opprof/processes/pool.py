@@ -160,21 +160,22 @@ class Pool:
         config.add_cleanup(self._looking.close)
 
     @contextmanager
-    def started(self, files: Iterable[str], number: int = 1) -> Iterator[list[Process]]:
+    def started(self, files: Iterable[str], number: int = 1, first: int = 0) -> Iterator[list[Process]]:
         """Start *number* processes at once, and yield them when all have collected the tests in *files*.
 
-        They are gone afterwards.
+        Their hash seeds follow from *first*, so the one that confirms extra work (0) has the sets of an update's
+        second process. They are gone afterwards.
         """
         if not self._rank.is_alone:
             raise BackendError(f"{NO_FRESH} {self._rank.size} ranks")
         config = self._config
         with scratch() as folder:
             commands = []
-            for each in range(number):
+            for each in range(first, first + number):
                 (folder / f"{each}").mkdir()
                 words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
                 told = {"kind": "fresh", "files": sorted(files), "closely": self.closely}
-                commands.append(Command("a fresh process", words, config.invocation_params.dir, told))
+                commands.append(Command("a fresh process", words, config.invocation_params.dir, told, hash_seed=each))
             with started(commands) as children:
                 for child in children:
                     child.hear()
@@ -204,7 +205,7 @@ class Pool:
         if number >= len(self._staying):
             # The first process clears up most slow results; if it does not, all others will be needed.
             wanted = 1 if number == 0 else _STAYING - len(self._staying)
-            self._staying += self._stack.enter_context(self.started(self.files, wanted))
+            self._staying += self._stack.enter_context(self.started(self.files, wanted, len(self._staying)))
         process = self._staying[number]
         try:
             yield process

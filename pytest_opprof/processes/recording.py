@@ -111,7 +111,7 @@ class Recording:
                 " The baseline stores the range"
                 for window in of_test
                 for name, each in window.result.facts_vary.items()
-                if name in OF_PYTHON
+                if name in OF_PYTHON and not vary
             ]
         if not self._is_broken:  # that was said
             self._alone([window for window in windows if window.needs_alone])
@@ -217,7 +217,9 @@ class Recording:
         A window that has the times of *processes* processes is left out, unless a further one makes up for others.
         """
         try:
-            with self._pool.started({window.test.file for window in windows}, len(numbers)) as others:
+            files = {window.test.file for window in windows}
+            # This run is the first process, whose hash seed nobody chose.
+            with self._pool.started(files, len(numbers), first=max(numbers[0] - 2, 0)) as others:
                 for number, process in zip(numbers, others):
                     lacking = [each for each in windows if number > processes or len(each.result.processes) < processes]
                     tests = list(dict.fromkeys(window.test.id for window in lacking))
@@ -460,7 +462,7 @@ def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:
     ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = "times, " if any(map(is_timed, test.windows)) else ""
-    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers"
+    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers, or set PYTHONHASHSEED"
     kept = f"The baseline stores ranges; {timed}bytes, FLOPs and dtypes are not judged"
     return f"{test.id}: calls vary from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"
 

@@ -163,12 +163,10 @@ class Side:
         wanted = self._parent.ask("tests", [test.nodeid for test in tests], self._errors, *described)
         if wanted["everything"]:
             self._measure_all(tests)
-        if wanted["closely"] or wanted["later"]:
-            later = {*wanted["later"]}
-            change_settings(self._config, closely=wanted["closely"])
-            for test in tests:
-                test.is_later = test.nodeid in later
-                test.read_marks_anew()
+        closely, later = {*wanted["closely"]}, {*wanted["later"]}
+        for test in tests:
+            test.is_later, test.is_close = test.nodeid in later, test.nodeid in closely
+            test.read_marks_anew()
         order = {test: number for number, test in enumerate(wanted["tests"])}
         chosen = (item for item in session.items if item.nodeid in order)
         session.items[:] = sorted(chosen, key=lambda item: order[item.nodeid])

@@ -91,11 +91,11 @@ class Judging:
         self.coarsely = Coarsely(config, settings, store, pool, is_parallel)
 
     def first(self, test: TestRun, measurement: Measurement) -> list[JudgedWindow]:
-        """Judge each window by this process, with extra calls confirmed. Raises the error that makes judging
+        """Judge each window by this process, with more and fewer calls confirmed. Raises the error that makes judging
         impossible.
         """
         self.looks.begin()
-        return self.looks.confirmed(test, list(self._judge(test, measurement)))
+        return self.looks.confirmed_less(test, self.looks.confirmed(test, list(self._judge(test, measurement))))
 
     def _judge(self, test: TestRun, measurement: Measurement) -> Iterator[JudgedWindow]:
         """Yield the report of each window. Raises the error that makes judging impossible."""

@@ -33,7 +33,7 @@ from ..results.window_result import BODY, coarse_of
 from ..units import plural
 from ..verdict.quantities import PYTHON_CALLS
 from ..verdict.times.coarse import Coarse
-from ..verdict.times.repeats import FEW_TESTS
+from ..verdict.times.repeats import FEW_TESTS, SHORT_NS
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
 from .body import Call
@@ -278,9 +278,9 @@ class Measuring:
     def _counted_by_default(self, test: TestRun, measurement: Measurement) -> Mapping[str, Window]:
         """Return the windows in which Python calls are counted unless the user forbids it.
 
-        In tests that are measured closely an update and a comparison of revisions count in windows that show few ops. A
-        run counts in windows whose baseline has such calls. No window if the body cannot run twice, because the user
-        did not ask for these.
+        An update and a comparison of revisions count in windows that show few ops of tests that are measured closely,
+        and in short ones without ops of all others. A run counts in windows whose baseline has such calls. No window if
+        the body cannot run twice, because the user did not ask for these.
         """
         if _why_uncountable(test, self._settings) or body.why_not_again(test):
             return {}
@@ -290,12 +290,18 @@ class Measuring:
     def _is_counted(self, test: TestRun, window: Window) -> bool:
         profile, settings = window.profile, self._settings
         wants_calls = settings.against or settings.update or (test.plan.marked and profile.is_empty)
-        if wants_calls and test.plan.closely and profile.shows_little:
+        if wants_calls and (profile.shows_little if test.plan.closely else self._is_short(profile)):
             return True
         with suppress(BaselineError):  # reported where it is judged
             base = self._store.entry(profile.environment, *test.where, window.name)
             return base is not None and PYTHON_CALLS in base.facts
         return False
+
+    def _is_short(self, profile: OpProfile) -> bool:
+        """Return True if no op ran in a short round; a further process of an update allows it twice the time."""
+        limit_ns = SHORT_NS * (2 if self._judging.is_apart else 1)
+        coarse = coarse_of(profile)
+        return profile.is_empty and coarse is not None and max(coarse.wall_ns) < limit_ns
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the judged windows; may run the body of *call* once more."""
@@ -310,7 +316,6 @@ class Measuring:
             if later and test.plan.rounds == 1 and not self._judging.is_apart:
                 windows = self._judging.looks.with_repeats(test, windows, later)
             unrecorded = cache(partial(_times_unrecorded, later, call, measurement)) if call and later else None
-            later = later if test.plan.closely else None
             if later and self._compares_later(test) and any(window.numbers.ops for window in windows):
                 windows = with_later(windows, later())
             if call and is_open(windows) and repeats:
@@ -325,7 +330,7 @@ class Measuring:
 
     def _compares_later(self, test: TestRun) -> bool:
         """Return True on a side of a comparison that is to tell how a later run of a test's body differs."""
-        is_usual = self._settings.against and request_of(self._config) == USUAL
+        is_usual = self._settings.against and request_of(self._config) == USUAL and test.plan.closely
         return bool(is_usual) and test.plan.rounds == 1 and not test.plan.warmup
 
     def _conclude(self, test: TestRun, measurement: Measurement, windows: Sequence[JudgedWindow]) -> None:

@@ -60,6 +60,8 @@ class TestRun:
         """Its record, until the report takes it."""
         self.is_later = False
         """Whether its first run is a warm-up, since a later one is compared."""
+        self.is_close = False
+        """Whether it is measured as closely as a test with a mark."""
         self._marks: list[pytest.Mark] = []
         self._plan: TestPlan | None = None
 
@@ -76,6 +78,7 @@ class TestRun:
         marks = marks_of(self.item)
         if self._plan is None or len(marks) != len(self._marks) or not all(map(is_, marks, self._marks)):
             plan = read(self.item)
+            plan = replace(plan, closely=plan.closely or (self.is_close and plan.measured))
             self._marks, self._plan = marks, replace(plan, warmup=max(plan.warmup, 1)) if self.is_later else plan
         return self._plan
 

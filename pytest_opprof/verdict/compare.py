@@ -32,7 +32,7 @@ from .work import NOTHING, Number, Work, compared
 
 # The reason why a changed op or fact gets no verdict.
 VARIES = "varies, not judged"
-FIRST_USE = "first use"
+FIRST_USE, VARIES = "first use", "varies from run to run"
 # The name of the row of the whole window, and its name in a commit message that accepts it; no op has it.
 TOTAL, TIME = "total", "time"
 

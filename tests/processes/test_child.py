@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,17 @@ def test_coverage_does_not_start_in_a_process_that_measures(tmp_path: Path, monk
     )
     with started([program(says + "line.recv(9)", tmp_path)]) as (process,):
         assert set(process.hear()) - {"COVERAGE_RUN"} == {"COVERAGE_FILE"}  # the first where coverage runs the tests
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("chosen", "seed"), [("", "3"), ("random", "3"), ("7", "7")])
+def test_each_process_has_its_hash_seed_unless_the_user_chose_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, seed: str
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", chosen)
+    says = HELLO + "line.sendall(json.dumps([os.environ['PYTHONHASHSEED']]).encode() + b'\\n')\nline.recv(9)"
+    with started([replace(program(says, tmp_path), hash_seed=3)]) as (one,):
+        assert one.hear() == [seed]
 
 
 @pytest.mark.processes

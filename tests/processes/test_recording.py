@@ -65,6 +65,8 @@ class Others:
         self._ended = 0
         self.numbers: list[int] = []
         """How many were started at once."""
+        self.firsts: list[int] = []
+        """The hash seed of the first of them."""
         self.asked: list[list[str]] = []
         self.patience_s: list[float] = []
         self.in_one_thread: list[bool] = []
@@ -75,8 +77,9 @@ class Others:
         """Of which tests each was asked for the lines, too."""
 
     @contextmanager
-    def started(self, files: set[str], number: int = 1) -> Iterator[list[Others]]:
+    def started(self, files: set[str], number: int = 1, first: int = 0) -> Iterator[list[Others]]:
         assert files == {"t.py"}
+        self.firsts.append(first)
         self.numbers.append(number)
         yield [self] * number
 
@@ -200,7 +203,8 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
         "Mul": OpCounts(Range(0, 1, varies=True)),
     }
     what = (
-        "Add 1..7, Mul 0..1. The baseline stores ranges; bytes, FLOPs and dtypes are not judged (seed random numbers)"
+        "Add 1..7, Mul 0..1. The baseline stores ranges; bytes, FLOPs and dtypes are not judged"
+        " (seed random numbers, or set PYTHONHASHSEED)"
     )
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
 
@@ -232,6 +236,7 @@ def test_a_number_that_varies_is_no_work_of_a_first_use(record: Record) -> None:
     assert test.windows[0].facts_vary["python_calls"] == Range(11, 18, varies=True)
     assert test.windows[0].warm == ({}, {})
     assert found.others.numbers == [2, 5]  # none of it alone
+    assert found.others.firsts == [0, 2]  # each has a hash seed of its own
 
 
 def test_a_test_that_cannot_be_measured_alone_is_said(record: Record) -> None:

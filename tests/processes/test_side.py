@@ -59,7 +59,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
         tests = {
             "tests": [f"test_m.py::{test}" for test in wanted],
             "everything": everything,
-            "closely": False,
+            "closely": [],
             "later": [],
         }
 

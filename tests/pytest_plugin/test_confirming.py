@@ -168,14 +168,74 @@ def test_what_cannot_be_confirmed_fails_and_says_so(
     result.stdout.fnmatch_lines([f"  (not confirmed in a fresh process: {why})"])
 
 
-def test_what_is_accepted_or_has_no_more_calls_needs_no_look(
+def test_what_is_accepted_or_has_the_same_calls_needs_no_look(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = looks(monkeypatch)
-    for casts, flag in ((3, "--opprof-update"), (5, "--opprof-update"), (2, "--opprof"), (5, "--opprof")):
+    for casts, flag in ((3, "--opprof-update"), (5, "--opprof-update"), (5, "--opprof"), (2, "--opprof-update")):
         pytester.makepyfile(test_m=MODEL.format(casts=casts))
         assert suite(flag).ret == 0
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("casts", "verdict", "shown"),
+    [
+        (1, "1 improved", "Cast: 1 call (baseline: 3)"),
+        (3, "1 ok", "Cast: 1 call (baseline: 3); but not in a fresh process, so"),
+    ],
+)
+def test_fewer_calls_are_an_improvement_if_a_fresh_process_makes_fewer_too(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, casts: int, verdict: str, shown: str
+) -> None:
+    pytester.makepyfile(test_m=MODEL.format(casts=3))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=MODEL.format(casts=1))
+    looks(monkeypatch, look(casts))
+    result = suite("--opprof", "-v")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"*{shown}*", f"opprof: 1 test measured, *{verdict}*"])
+    if casts == 3:
+        result.stdout.no_fnmatch_line("*improved*")
+
+
+def test_three_tests_whose_improvement_is_confirmed_speak_for_all_others(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def models(casts: int) -> str:
+        test = "@pytest.mark.opprof\ndef test_{}():\n    for _ in range({}): fake.launch('Cast')\n"
+        return "import pytest\nfrom pytest_opprof.backends import fake\n" + "".join(
+            test.format(n, casts) for n in "abcde"
+        )
+
+    pytester.makepyfile(test_m=models(3))
+    suite("--opprof-update")
+    pytester.makepyfile(test_m=models(1))
+    asked = looks(monkeypatch, Answer({"body": WindowBaseline({"Cast": OpCounts(Range(1))})}, ""))
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 5 tests measured, 0 ok, 5 improved*"])
+    assert asked == ["test_m.py::test_a", "test_m.py::test_b", "test_m.py::test_c"]
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_calls_that_follow_the_order_of_a_set_pass_with_any_hash_seed(pytester: pytest.Pytester) -> None:
+    """With real processes: of two orders one run has this one, and another that."""
+    test = """
+    from pytest_opprof.backends import fake
+
+    def test_a():
+        for word in {"a", "b", "c", "d"}:
+            fake.launch("Cast")
+            if word in "ab": break
+    """
+    pytester.makepyfile(test_m=test)
+    flags = ["--opprof", "--opprof-all", "--opprof-backend=fake", "-pno:randomly"]
+    update = pytester.runpytest_subprocess(*flags, "--opprof-update", "--opprof-processes=2")
+    assert update.ret == 0
+    for _ in range(4):
+        result = pytester.runpytest_subprocess(*flags)
+        result.assert_outcomes(passed=1)
+        result.stdout.no_fnmatch_line("*improved*")
 
 
 FIRST_USE = """

@@ -117,18 +117,22 @@ def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
 
 
 @pytest.mark.usefixtures("once")
-def test_few_unmarked_tests_are_counted_by_an_update_and_all_runs_follow_their_baseline(
-    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("few", "short_ns"), [(2, 0), (1, 10**12)], ids=["few", "short"])
+def test_few_unmarked_tests_or_short_ones_are_counted_by_an_update_and_all_runs_follow_their_baseline(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, few: int, short_ns: int
 ) -> None:
     unmarked = TEST.replace("@pytest.mark.opprof(python=True)\n", "")
     pytester.makepyfile(test_m=unmarked + "\ndef test_idle(): pass\n", tokenizer=AT_ONCE)
+    monkeypatch.setattr(measuring, "SHORT_NS", 0)
     monkeypatch.setattr(measuring, "FEW_TESTS", 1)
     assert suite("--opprof-all", "--opprof-update").ret == 0
     assert not [*pytester.path.glob("baselines/*/test_m.py.python.json")]
-    monkeypatch.setattr(measuring, "FEW_TESTS", 2)
+    monkeypatch.setattr(measuring, "FEW_TESTS", few)
+    monkeypatch.setattr(measuring, "SHORT_NS", short_ns)
     assert suite("--opprof-all", "--opprof-update").ret == 0
     assert [*pytester.path.glob("baselines/*/test_m.py.python.json")]
     monkeypatch.setattr(measuring, "FEW_TESTS", 1)
+    monkeypatch.setattr(measuring, "SHORT_NS", 0)
     suite("--opprof-all").assert_outcomes(passed=2)
     pytester.makepyfile(tokenizer=ONE_BY_ONE)
     result = suite("--opprof-all")

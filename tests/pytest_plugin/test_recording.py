@@ -66,7 +66,7 @@ class Fresh:
         self.does = does
 
     @contextmanager
-    def started(self, files: set[str], number: int) -> Iterator[list[Fresh]]:
+    def started(self, files: set[str], number: int, first: int = 0) -> Iterator[list[Fresh]]:
         self.numbers.append(number)
         yield [self] * number
 
@@ -216,7 +216,8 @@ def test_calls_that_vary_from_run_to_run_are_kept_as_a_range_and_that_is_said(
     pytester.makepyfile(test_m=RANDOM.format(calls=4, fixture=""))
     result = suite("--opprof-update", "--opprof-processes=3")
     assert result.ret == 0
-    kept_as = "Mul 3..7. The baseline stores ranges; bytes, FLOPs and dtypes are not judged (seed random numbers)"
+    advice = "(seed random numbers, or set PYTHONHASHSEED)"
+    kept_as = f"Mul 3..7. The baseline stores ranges; bytes, FLOPs and dtypes are not judged {advice}"
     said = f"test_m.py::test_a: calls vary from run to run: {kept_as}"
     result.stdout.fnmatch_lines([said, "baselines of 1 test: 1 new, 0 changed, 0 unchanged"])
     assert kept(pytester) == {"test_a": {"ops": {"Add": {"calls": 1}, "Mul": {"calls": {"varies": [3, 7]}}}}}

@@ -35,7 +35,7 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import parse, plural
-from ...verdict.compare import Diff, Row, changes, compare_counts_first
+from ...verdict.compare import VARIES, Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
 from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
@@ -298,6 +298,11 @@ class Found:
         return self._first
 
     @property
+    def counted(self) -> set[str]:
+        """The tests whose calls of Python functions the working tree counted in the first pair."""
+        return {test for test, reports in self.first[1].reports.items() if _python(_measured(reports))}
+
+    @property
     def only_there(self) -> list[str]:
         """The tests that only the revision has; files of which only some tests were requested are left out."""
         before, after = self.first
@@ -526,7 +531,7 @@ class Found:
             )
             again = [changes(in_all(there), run, test.tolerances) for run in here]
             if not all(op in FACTS or all(op in each and each[op].is_improvement for each in again) for op in less):
-                found = found.without(less, "varies from run to run")
+                found = found.without(less, VARIES)
         diffs[key] = found
         return found
 

@@ -55,6 +55,8 @@ class Against:
         """Whether all tests are measured because none has a mark."""
         self._later = set[str]()
         """The tests of which further pairs measure a later run: the first does no more, or imports."""
+        self._counted = set[str]()
+        """The tests whose calls of Python functions were counted in the first pair."""
         if coverage := config.pluginmanager.get_plugin("_cov"):
             coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
 
@@ -195,6 +197,7 @@ class Against:
         changed = {test.nodeid: lines[path] for test in tests if (path := Path(test.file).resolve()) in lines}
         found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed, changes)
         found.add(first)
+        self._counted = found.counted
         if cache:
             cache.keep(first[0], {test.nodeid for test in tests if not test.may_judge_times})
             self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
@@ -272,9 +275,15 @@ class Against:
 
     def _wanted(self, shards: Sequence[Sequence[str]], *, in_turns: bool = False) -> list[Wanted]:
         timed = {test.nodeid for test in self._tests if test.may_judge_times}
-        how = partial(Wanted, everything=self._everything, closely=len(self._tests) <= FEW_TESTS)
+        closely = {test.nodeid for test in self._tests} if len(self._tests) <= FEW_TESTS else self._counted
         return [
-            how(shard, in_turns=in_turns or not timed.isdisjoint(shard), later=[*self._later.intersection(shard)])
+            Wanted(
+                shard,
+                everything=self._everything,
+                closely=[*closely.intersection(shard)],
+                later=[*self._later.intersection(shard)],
+                in_turns=in_turns or not timed.isdisjoint(shard),
+            )
             for shard in shards
         ]
 

@@ -23,10 +23,10 @@ from ...profile.op_profile import OpProfile, Remark
 from ...profile.range import Range
 from ...profile.timings import works_on_host
 from ...python_calls.counted import PythonCalls
-from ...results.judged_window import JudgedWindow
+from ...results.judged_window import DEPENDS, JudgedWindow
 from ...results.window_result import BODY
 from ...units import format_ns, plural
-from ...verdict.compare import FIRST_USE, changes, compare_counts_first, excuse, only_compiles
+from ...verdict.compare import FIRST_USE, VARIES, changes, compare_counts_first, excuse, only_compiles
 from ...verdict.quantities import FACTS, PYTHON_CALLS, RECOMPILATIONS, named
 from ...verdict.times.coarse import clearly_more
 from ...verdict.times.repeats import CONFIRMING_S
@@ -36,6 +36,8 @@ from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 
 _SHOWN = 3
+# So many tests whose improvement a fresh process confirms: the change made it, and 300 more need none.
+_ENOUGH = 3
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
 LATER = "in a later run of the body, as if a cache were lost"
@@ -65,6 +67,8 @@ class Looks:
         self.limit = TimeLimit(CONFIRMING_S)
         self.is_second = False
         """Whether the process that re-ran this test had run others before."""
+        self._fewer = 0
+        """The number of tests whose improvement was confirmed."""
         self._found: tuple[list[Answer], str] | None = None
 
     def begin(self) -> None:
@@ -81,6 +85,23 @@ class Looks:
         found, agrees = self._looked_at(test, windows, afresh=False)
         if not agrees and self.is_second:  # only a process where nothing ran before excuses a test
             found, _ = self._looked_at(test, windows, afresh=True)
+        return found
+
+    def confirmed_less(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
+        """Return the windows without work that is less here, but not in a fresh process.
+
+        Draws without a seed, and the order of a set of strings, make less in one run and more in the next. A few tests
+        whose improvement is confirmed speak for all others.
+        """
+        if self._fewer >= _ENOUGH or not any(map(_only_does_less, windows)):
+            return windows
+        looks, _ = self.at(test, "does less than its baseline; re-running it in a fresh process to confirm", 1)
+        seen = looks[0].windows if looks else {}
+        judged = partial(_with_less, seen, test.plan.tolerances)
+        found = test.with_bases(self._store, windows, lambda each: _only_does_less(each) and each.name in seen, judged)
+        is_confirmed = bool(seen) and any(map(_only_does_less, found))
+        self._fewer += is_confirmed
+        self.end(found, is_confirmed)
         return found
 
     def with_repeats(
@@ -247,6 +268,25 @@ def _differences(window: JudgedWindow, later: WindowBaseline) -> Done:
 def may_stay(settings: Settings, windows: Iterable[JudgedWindow]) -> bool:
     """Return True if a process that ran *windows* may stay for the next test: it holds its device memory meanwhile."""
     return not settings.serialize and all(works_on_host(each.environment) for each in windows)
+
+
+def _only_does_less(window: JudgedWindow) -> bool:
+    """Return True if a window does less than its baseline, and nothing else changed that matters."""
+    is_open = not (window.accepted or window.excused or window.unseen or window.is_worse or window.budget)
+    return is_open and window.diff is not None and bool(window.diff.does_less)
+
+
+def _with_less(
+    seen: Mapping[str, WindowBaseline], tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
+) -> JudgedWindow:
+    """Return a window without the work that is less here than in its baseline, but not in a fresh process."""
+    diff = window.diff
+    assert diff is not None  # it does less
+    there = changes(base.done, seen[window.name].done, tolerances)
+    varied = [op for op in diff.does_less if op not in there or not there[op].is_improvement]
+    said = [str(diff.finding(row)) for row in diff.rows if row.op in varied]
+    window = window.with_remark(f"{'; '.join(said)}; but not in a fresh process, {DEPENDS}") if said else window
+    return replace(window, diff=diff.without(varied, VARIES))
 
 
 def _does_less_again(base: WindowBaseline) -> bool:

@@ -523,6 +523,7 @@ def test_a_body_without_an_op_has_a_time(
     counted: str,
 ) -> None:
     monkeypatch.setattr(measuring, "FEW_TESTS", few)
+    monkeypatch.setattr(measuring, "SHORT_NS", 0)
     plain = PLAIN.replace("@pytest.mark.opprof", mark)
     pytester.makepyfile(test_m=plain.format(cpu=12))
     result = suite(*flags, "--opprof-update")
