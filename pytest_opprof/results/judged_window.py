@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +20,7 @@ from ..python_calls import causes
 from ..python_calls.names import LOOP, PREFIX, matching
 from ..sites.match import Grown, grown, leading_to_all, repeated, with_callers
 from ..sites.places import Amount, Place, WindowSites
-from ..units import plural
+from ..units import format_bytes, plural
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.changed import titles
 from ..verdict.compare import Diff, Row
@@ -359,6 +359,7 @@ class JudgedWindow:
             for op, (by, more) in grown.items()
             if more and self._explains(op, more)
         }
+        lines = self._holders | lines
         of_calls = {op: more for op, (by, more) in grown.items() if by == "calls" and op not in FACTS}
         if joint := self._joint(of_calls, nearness):
             found = self._joined(found, *joint, {op: sum(line.more for line in more) for op, more in of_calls.items()})
@@ -385,6 +386,23 @@ class JudgedWindow:
     @property
     def _rows(self) -> dict[str, Row]:
         return {row.op: row for row in (self.diff.rows if self.diff else ())}
+
+    @property
+    def _holders(self) -> dict[str, tuple[SourceLine, str]]:
+        """The line that holds most of a failing amount of memory, with how much, where the base's lines are unknown."""
+        found = {}
+        for name in IN_USE:
+            if name not in self.asked or name in (self.base_sites or ()):
+                continue
+            held, at = Counter[Place](), dict[Place, SourceLine]()
+            for site in self.numbers.sites.get(name, ()):
+                for line in site.lines[:1]:
+                    held[line.place] += site.bytes or 0
+                    at[line.place] = line
+            for place, nbytes in held.most_common(1):
+                if nbytes > _MOST_CALLS * max(self.numbers.facts.get(name, (0,))):
+                    found[name] = at[place], f"{format_bytes(nbytes)} of it"
+        return found
 
     def _explains(self, op: str, more: Sequence[Grown]) -> bool:
         """Return True unless lines hold a small part of the memory that is more: they are of one framework of two."""

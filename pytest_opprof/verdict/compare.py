@@ -105,6 +105,12 @@ class Row(Changed):
         )
 
     @property
+    def ns_of_more_calls(self) -> float:
+        """The time of the calls more than in the base if all calls take as long; 0 if unknown."""
+        calls = self.calls[1]
+        return (self.now_ns or 0) * self.more_calls / max(calls.most, 1) if calls and self.more_calls > 0 else 0
+
+    @property
     def work_factor(self) -> float:
         """The growth of FLOPs or bytes, whichever grew more, as a factor; 1 if neither is known."""
         base, now = self.base, self.now
@@ -331,7 +337,8 @@ def compare(
     canonical = frozenset(names.canonical_ops())
     flops = sum(row.now.flops.most for row in rows if row.now and row.now.flops)
     most_flops = max(flops / 2, _HEAVY_FLOPS)
-    rows.sort(key=lambda row: _damage(row, canonical, most_flops, is_timed=not unjudged))
+    most_ns = max((now_ns or 0) / 2, _LONG_NS)
+    rows.sort(key=lambda row: _damage(row, canonical, most_flops, most_ns, is_timed=not unjudged))
     first = next((number for number, row in enumerate(rows) if row.verdict.is_of_more_calls), None)
     python = next((row for row in rows if row.op == PYTHON_CALLS and row.verdict.does_more), None)
     if first is not None and python is not None:
@@ -466,6 +473,8 @@ def unseen(base: Mapping[str, OpCounts], now: Mapping[str, OpCounts], places: Se
 _FAR_MORE = 100
 # An op with fewer FLOPs takes no longer than a few calls of small ones.
 _HEAVY_FLOPS = 10**6
+# In less time calls of any op may take most of it by chance.
+_LONG_NS = 1_000_000
 # Work that grew by half as much as the time may take it.
 _EXPLAINS = 2
 _UNKNOWN = Times(0, {})
@@ -487,14 +496,15 @@ def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
 
 
 def _damage(
-    row: Row, canonical: Collection[str], most_flops: float, *, is_timed: bool
-) -> tuple[bool, bool, bool, bool, bool, int, float, bool, int, str]:
-    """Return the sort key of a row: causes first, in an order independent of measured times for counts.
+    row: Row, canonical: Collection[str], most_flops: float, most_ns: float, *, is_timed: bool
+) -> tuple[bool, bool, bool, bool, bool, bool, int, float, bool, int, str]:
+    """Return the sort key of a row: causes first, in an order for counts that follows from times at one place only.
 
     The order: compilations, which take longer than ops; the op whose extra calls take more than *most_flops*: one
-    product of matrices outweighs five calls of Range, Equal and Where (lineax); more calls, the largest increase first,
-    then a new op before one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical
-    name comes later, since it is often a part of one that has it. Calls of Python functions come before those of ops if
+    product of matrices outweighs five calls of Range, Equal and Where (lineax), or than *most_ns*, most of the time:
+    two calls of Sort outweigh two of Equal, which take a hundredth; more calls, the largest increase first, then a
+    new op before one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical name
+    comes later, since it is often a part of one that has it. Calls of Python functions come before those of ops if
     far more are new. Times order only slower rows and rows without a regression; rows of a run whose times were not
     judged have the order of their bytes, else calls, which are the same in each run.
     """
@@ -516,6 +526,7 @@ def _damage(
         row.op not in COMPILATIONS,
         not (verdict.is_of_more_calls and row.flops_of_more_calls > most_flops),
         is_raw,
+        not (verdict.is_of_more_calls and row.ns_of_more_calls > most_ns),
         kind,
         more,
         row.base is not None,

@@ -240,6 +240,14 @@ def test_counts_order_findings_and_measured_times_do_not() -> None:
     assert not any("jax::kernel" in finding for finding in findings(found))
 
 
+@pytest.mark.parametrize(
+    ("sort_us", "order"), [(1_500, ["Sort", "Equal", "Add"]), (999, ["Equal", "Sort", "Add"])]
+)
+def test_an_op_whose_extra_calls_take_most_of_a_long_time_comes_first(sort_us: int, order: list[str]) -> None:
+    found = diff({"Add": (1, 9)}, {"Add": (1, 9), "Equal": (3, 50), "Sort": (2, sort_us)})
+    assert [row.op for row in found.rows] == order
+
+
 def test_more_work_comes_after_more_calls_by_its_factor() -> None:
     def of(flops: int) -> OpCounts:
         return OpCounts(Range(1), flops=Range(flops, flops))
