@@ -13,7 +13,7 @@ from ..baselines.entry import WindowBaseline, entry_of
 from ..errors import BackendError
 from ..machine.load import QUIET_PATIENCE_S, Watch, quiet_again
 from ..measure.plan import Settings
-from ..profile.op_counts import OpCounts, in_all
+from ..profile.op_counts import OpCounts, in_all, listed
 from ..profile.range import Range
 from ..profile.timings import ProcessTimes, disturbances
 from ..report.summary import Summary
@@ -35,7 +35,6 @@ _PATIENCE = 10
 _LEAST_PATIENCE_S = 300
 # The least time for measuring tests alone whose first run in a process does more than a second.
 _ALONE_S = 60
-_SHOWN = 3
 _AGAIN = (
     "Counts and coarse times were recorded; times to compare with were not. Record them on a quiet machine, or use"
     " --opprof-noise=ignore"
@@ -97,6 +96,7 @@ class Recording:
             varying = [window for window in windows if window.varies]
             if varying and processes == CALL_PROCESSES and not self._is_broken:
                 self._measure(varying, range(processes + 1, VARYING_PROCESSES + 1), VARYING_PROCESSES)
+        of_ops, of_python = dict[str, list[str]](), dict[str, dict[str, Range]]()
         for test, of_test in of_tests:
             vary: dict[str, OpCounts] = {}
             for window in of_test:
@@ -105,19 +105,26 @@ class Recording:
                 known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: it is unknown whether its calls vary: {window.lost}")
-            self._lines += [_said_to_vary(test, vary)] if vary else []
-            self._lines += [
-                f"{window.title}: {FACTS[name].text} vary from run to run: {each.least:,}..{each.most:,}."
-                " The baseline stores the range"
-                for window in of_test
-                for name, each in window.result.facts_vary.items()
-                if name in OF_PYTHON and not vary
-            ]
+            if vary:
+                of_ops.setdefault(_said_to_vary(test, vary), []).append(test.id)
+                continue
+            for window in of_test:
+                facts = window.result.facts_vary
+                # Calls vary with the rounds of their loops.
+                name = next((name for name in OF_PYTHON if name in facts), None)
+                if name:
+                    of_python.setdefault(name, {})[window.title] = facts[name]
+        self._lines += [f"{listed(tests)}: {said}" for said, tests in of_ops.items()]
+        self._lines += [
+            f"{listed([*ranges])}: {FACTS[name].text} vary from run to run:"
+            f" {listed([f'{each.least:,}..{each.most:,}' for each in ranges.values()])}."
+            f" The baseline stores {'the range' if len(ranges) == 1 else 'ranges'}"
+            for name, ranges in of_python.items()
+        ]
         if not self._is_broken:  # that was said
             self._alone([window for window in windows if window.needs_alone])
         if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
-            more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-            self._lines.append(f"coarse times are judged by the slowest process: {', '.join(said[:_SHOWN])}{more}")
+            self._lines.append(f"coarse times are judged by the slowest process: {listed(said)}")
 
     def sites(self, tests: Sequence[TestRecord]) -> dict[str, Mapping[str, SitesByOp]]:
         """Return the source lines of *tests*, by test and window, from one more process."""
@@ -374,7 +381,7 @@ class _Window:
         return self._unrecorded is not None
 
     def add_recorded_again(self, answer: Answer) -> None:
-        """Add the time of a run that records ops after the one that did not; no longer, that was no cost of recording."""
+        """Add the time of a run that records ops after the one that did not, which may be as fast for itself."""
         entry = answer.windows.get(self.result.name)
         again = next(iter(entry.coarse.values()), None) if entry else None
         if again and self._unrecorded and not again.is_clearly_above(self._unrecorded):
@@ -477,12 +484,14 @@ class _Window:
 
 
 def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:
+    """Return which ops of a test vary, without its name: many tests of a module may say the same."""
     ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = "times, " if any(map(is_timed, test.windows)) else ""
     why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers, or set PYTHONHASHSEED"
     kept = f"The baseline stores ranges; {timed}bytes, FLOPs and dtypes are not judged"
-    return f"{test.id}: calls vary from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"
+    varies = "calls vary" if any(each.calls.varies for each in vary.values()) else "work varies"
+    return f"{varies} from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"
 
 
 def _what_varies(counts: OpCounts) -> str:

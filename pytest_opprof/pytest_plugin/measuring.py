@@ -300,8 +300,7 @@ class Measuring:
     def _is_short(self, profile: OpProfile) -> bool:
         """Return True if no op ran in a short round; a further process of an update allows it twice the time."""
         limit_ns = SHORT_NS * (2 if self._judging.is_apart else 1)
-        coarse = coarse_of(profile)
-        return profile.is_empty and coarse is not None and max(coarse.wall_ns) < limit_ns
+        return profile.is_empty and max(profile.host_ns, default=0) < limit_ns
 
     def _judged(self, test: TestRun, measurement: Measurement, call: Call | None = None) -> list[JudgedWindow]:
         """Return the judged windows; may run the body of *call* once more."""

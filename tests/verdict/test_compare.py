@@ -240,9 +240,7 @@ def test_counts_order_findings_and_measured_times_do_not() -> None:
     assert not any("jax::kernel" in finding for finding in findings(found))
 
 
-@pytest.mark.parametrize(
-    ("sort_us", "order"), [(1_500, ["Sort", "Equal", "Add"]), (999, ["Equal", "Sort", "Add"])]
-)
+@pytest.mark.parametrize(("sort_us", "order"), [(1_500, ["Sort", "Equal", "Add"]), (999, ["Equal", "Sort", "Add"])])
 def test_an_op_whose_extra_calls_take_most_of_a_long_time_comes_first(sort_us: int, order: list[str]) -> None:
     found = diff({"Add": (1, 9)}, {"Add": (1, 9), "Equal": (3, 50), "Sort": (2, sort_us)})
     assert [row.op for row in found.rows] == order
