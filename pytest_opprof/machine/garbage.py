@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import get_ident
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 # The generation of a full collection, for `gc.callbacks`.
 FULL: Final = 2
+# By the type, so that a module that loads itself at its first attribute does not.
+_NAMESPACE = vars(ModuleType)["__dict__"].__get__
 
 
 @contextmanager
@@ -67,3 +70,14 @@ def _is_due() -> bool:
     """
     limit = gc.get_threshold()[0]
     return gc.isenabled() and 0 < limit < gc.get_count()[0]
+
+
+def referents(*things: object) -> list[Any]:
+    """Return the objects to which *things* refer, of a module only its namespace.
+
+    A module in C may refer to freed objects: that of asyncio in Python 3.12 does to its free list, which a reference to
+    them makes a ring, and the next collection never ends.
+    """
+    modules = [each for each in things if issubclass(type(each), ModuleType)]
+    others = (each for each in things if not issubclass(type(each), ModuleType)) if modules else things
+    return [*gc.get_referents(*others), *map(_NAMESPACE, modules)]

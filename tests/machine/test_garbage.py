@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from threading import Thread
+from types import ModuleType
 
 import pytest
 
-from pytest_opprof.machine.garbage import DueCollection, uncollected
+from pytest_opprof.machine.garbage import DueCollection, referents, uncollected
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -106,3 +109,33 @@ def test_nothing_is_called_after_the_context() -> None:
         assert len(gc.callbacks) == len(before) + 1
         raise ValueError
     assert gc.callbacks == before
+
+
+class _Lazy(ModuleType):
+    def __getattribute__(self, name: str) -> object:
+        raise AssertionError(f"{name} loads the module")
+
+
+def test_of_a_module_only_its_namespace_is_looked_at() -> None:
+    lazy, names = _Lazy("lazy"), [1, "two"]
+    assert referents(names, lazy) == [*reversed(names), ModuleType.__getattribute__(lazy, "__dict__")]
+
+
+@pytest.mark.processes
+def test_after_asyncio_ran_a_look_at_all_objects_leaves_the_collector_usable() -> None:
+    """In Python 3.12 the module has a list of freed objects; referring to them makes a ring of it."""
+    code = """if True:
+        import asyncio, gc
+        from pytest_opprof.machine.garbage import referents
+
+        async def wait():
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+            loop.call_soon(future.set_result, 1)
+            await future
+
+        asyncio.run(wait())
+        referents(*gc.get_objects())
+        gc.collect()
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

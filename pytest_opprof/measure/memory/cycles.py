@@ -18,7 +18,7 @@ from types import CellType, FunctionType
 from typing import Any, NamedTuple
 from weakref import ref
 
-from ...machine.garbage import uncollected
+from ...machine.garbage import referents, uncollected
 from ...sites.code import relative
 from ...units import format_bytes
 from .holders import held_as
@@ -102,7 +102,7 @@ def _arrays(garbage: Sequence[object], on_device: bool) -> Sequence[_Array]:
     numpy, torch = (sys.modules.get(name) for name in ("numpy", "torch"))
     found: dict[int, _Array] = {}
     # No collector tracks an array of NumPy.
-    untracked = (one for each in garbage for one in gc.get_referents(each) if not gc.is_tracked(one))
+    untracked = (one for each in garbage for one in referents(each) if not gc.is_tracked(one))
     for each in (*garbage, *untracked):
         array: Any = each
         if numpy and not on_device and issubclass(type(array), numpy.ndarray):
@@ -136,7 +136,7 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
     if there is none.
     """
     every = {id(each): each for each in garbage}
-    refers = {at: [id(one) for one in gc.get_referents(each) if id(one) in every] for at, each in every.items()}
+    refers = {at: [id(one) for one in referents(each) if id(one) in every] for at, each in every.items()}
     referrers: dict[int, list[int]] = {at: [] for at in every}
     for at, to in refers.items():
         for one in to:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from threading import get_ident
 from types import FrameType, ModuleType
 from typing import Any, Final, NamedTuple
 
+from ...machine.garbage import referents
 from ...sites.code import Kind, kinds, relative
 from ...units import plural
 
@@ -85,7 +86,7 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
 def _are_in_a_thread(things: Collection[int]) -> bool:
     """Return True if a thread that runs has one of *things*, by id, in a variable: no referrer of theirs tells that."""
     for thread, frame in sys._current_frames().items():
-        at: FrameType | None = frame if thread != get_ident() else None
+        at: FrameType | None = frame if thread != threading.get_ident() else None
         while at is not None:
             if any(id(each) in things for each in at.f_locals.values()):
                 return True
@@ -100,7 +101,7 @@ def outermost(thing: object, left: Sequence[object]) -> object:
     every = {id(each): each for each in left}
     referrers: dict[int, list[int]] = {}
     for each in left:
-        for one in gc.get_referents(each):
+        for one in referents(each):
             if id(one) in every and one is not each:
                 referrers.setdefault(id(one), []).append(id(each))
     found = dict.fromkeys([id(thing)])
@@ -154,7 +155,8 @@ def held_as(holder: Any, thing: object) -> tuple[str, object]:
 
 
 def line_that_fills(container: Any, call: Callable[[], object]) -> str:
-    """Run the body once more, and return the line of the program at which *container* grows; empty if none does.
+    """Run the body once more, and return the line of the program at which *container* grows, also in a thread that
+    starts meanwhile; empty if none does.
 
     Of several lines the first that adds something which is there in the end.
     """
@@ -179,11 +181,13 @@ def line_that_fills(container: Any, call: Callable[[], object]) -> str:
             last = at.f_code.co_filename, at.f_lineno
         return follow
 
-    before = sys.gettrace()
+    before, of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(follow)
+    threading.settrace(follow)
     try:
         call()
     finally:
+        threading.settrace(of_threads)
         sys.settrace(before)
     look()
     file, line = next((each for each in added if each[0]), ("", 0))

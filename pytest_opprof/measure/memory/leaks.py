@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from ...machine.garbage import uncollected
+from ...machine.garbage import referents, uncollected
 from ...machine.left import InUse, in_use, open_files
 from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds
 from ...units import format_bytes, plural
@@ -386,7 +386,7 @@ def _containers(untracked: bool) -> list[Any]:
         return [each for each in tracked if type(each) in CONTAINERS]
     found = {}
     for at in range(0, len(tracked), 10_000):
-        for each in gc.get_referents(*tracked[at : at + 10_000]):
+        for each in referents(*tracked[at : at + 10_000]):
             if type(each) is dict and not gc.is_tracked(each):
                 found[id(each)] = each
     return list(found.values())

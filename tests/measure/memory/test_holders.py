@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread, gettrace
 from types import FunctionType
 
 import pytest
@@ -44,6 +45,16 @@ def adds_at_its_end() -> None:
 )
 def test_the_first_line_is_named_whose_addition_stays(call: FunctionType, line: int) -> None:
     assert line_that_fills(KEPT, call) == f"{relative(__file__)}:{call.__code__.co_firstlineno + line}"
+
+
+def test_the_line_may_run_in_a_thread_that_starts_meanwhile() -> None:
+    def starts() -> None:
+        thread = Thread(target=makes_what_it_adds)
+        thread.start()
+        thread.join()
+
+    assert line_that_fills(KEPT, starts) == f"{relative(__file__)}:{makes_what_it_adds.__code__.co_firstlineno + 1}"
+    assert gettrace() is None
 
 
 def test_a_container_that_is_as_long_as_before_has_no_line() -> None:
