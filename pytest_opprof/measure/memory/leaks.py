@@ -207,9 +207,8 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
 @contextmanager
 def _older_objects_apart() -> Iterator[None]:
     """Keep the existing objects out of the collector's sight, since scanning them beside pandas takes 0.1 s each
-    time.
+    time. Older garbage stays with them.
     """
-    gc.collect()
     with uncollected():
         gc.freeze()
         try:
