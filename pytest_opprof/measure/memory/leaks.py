@@ -222,16 +222,22 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
 
     Older objects count, too: a full cache replaces some of them by as many new ones.
     """
-    gc.collect()
-    with uncollected():
-        types = [Counter(map(type, gc.get_objects()))]
+
+    def types() -> Counter[type]:
+        gc.collect()
+        return Counter(map(type, gc.get_objects()))
+
+    first = types()
+    new = [Counter[type]()]
+    with _older_objects_apart():
         for _ in range(CALLS):
             call()
-            gc.collect()
-            types.append(Counter(map(type, gc.get_objects())))
+            new.append(types())
+    last = types()
     found = {}
-    for kind in types[-1]:
-        least = min(after[kind] - before[kind] for before, after in pairwise(types))
+    for kind in new[-1]:
+        least = min(after[kind] - before[kind] for before, after in pairwise(new))
+        least = min(least, (last[kind] - first[kind]) // CALLS)
         # Not pytest's own records of hooks.
         if least > 0 and kind is not Counter and not is_test_tool(first_part(str(kind.__module__))):
             found[kind] = least
@@ -379,7 +385,6 @@ def _held_by(name: str, container: Any, call: Callable[[], object]) -> Where:
 
 def _containers(untracked: bool) -> list[Any]:
     """Return all lists, dicts, sets and deques that the collector tracks, or only the dicts that it does not."""
-    gc.collect()
     tracked = gc.get_objects()
     if not untracked:
         return [each for each in tracked if type(each) in CONTAINERS]
