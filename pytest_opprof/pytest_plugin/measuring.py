@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
 from typing import Any
@@ -31,7 +31,7 @@ from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
 from ..results.window_result import BODY, coarse_of
 from ..units import plural
-from ..verdict.quantities import PYTHON_CALLS
+from ..verdict.quantities import HOST_MEMORY, PYTHON_CALLS
 from ..verdict.times.coarse import Coarse
 from ..verdict.times.repeats import FEW_TESTS, SHORT_NS
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -245,6 +245,8 @@ class Measuring:
             fails_again = any(each.fails_again for each in measurement.python.values())
             of_body = by_default.get(BODY)
             is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds
+            # Tracing takes as long as counting, so of many unmarked tests only calls are counted.
+            is_empty &= test.plan.closely or HOST_MEMORY in self._facts(test, of_body)
             if request.memory:
                 body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
             body.look_for_leaks(call, measurement)
@@ -292,10 +294,15 @@ class Measuring:
         wants_calls = settings.against or settings.update or (test.plan.marked and profile.is_empty)
         if wants_calls and (profile.shows_little if test.plan.closely else self._is_short(profile)):
             return True
-        with suppress(BaselineError):  # reported where it is judged
-            base = self._store.entry(profile.environment, *test.where, window.name)
-            return base is not None and PYTHON_CALLS in base.facts
-        return False
+        return PYTHON_CALLS in self._facts(test, window)
+
+    def _facts(self, test: TestRun, window: Window | None) -> Collection[str]:
+        """Return the facts in the baseline of a window."""
+        base = None
+        if window is not None:
+            with suppress(BaselineError):  # reported where it is judged
+                base = self._store.entry(window.profile.environment, *test.where, window.name)
+        return base.facts if base else ()
 
     def _is_short(self, profile: OpProfile) -> bool:
         """Return True if no op ran in a short round; a further process of an update allows it twice the time."""
