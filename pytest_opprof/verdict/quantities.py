@@ -195,7 +195,7 @@ _TABLE = (
         text="rounds of loops",
         unit=THOUSANDS,
         of_window=lambda window: window.counted(LOOP_ITERATIONS),
-        gate=replace(_MORE_CALLS, more="more rounds", less="fewer rounds"),
+        gate=replace(_MORE_CALLS, more="more rounds", less="fewer rounds", status=Status.MORE_WORK),
         needs="python",
     ),
     Quantity(

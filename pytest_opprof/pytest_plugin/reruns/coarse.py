@@ -145,7 +145,9 @@ class Coarsely:
                 slower_here = over is not None and not now.threaded
                 weighs = f"{over.line(diff.then)}, in this process" if over and slower_here else ""
                 is_known = not (elsewhere or over or now.threaded)
-                weighs = weighs or (as_before(before, after, diff.then) if is_known else "")
+                weighs = weighs or (
+                    as_before(before, after, diff.then, is_first=before is base.first) if is_known else ""
+                )
             said = [*window.said, *said]
             found.append(replace(window, coarsely=True, weighs=weighs, slower_here=slower_here, said=said))
         if any(window.budget for window in windows):
