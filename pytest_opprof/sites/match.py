@@ -117,18 +117,19 @@ def leading_to_all(grown: Mapping[str, Sequence[Grown]]) -> tuple[Place, Mapping
     through: dict[Place, dict[str, int]] = defaultdict(dict)
     depth: dict[Place, int] = {}
 
-    def climb(op: str, line: Grown, below: frozenset[Place]) -> None:
+    def measure(line: Grown) -> None:
+        for at, place in enumerate(line.chain[:-1]):
+            depth[place] = max(depth.get(place, 0), len(line.chain) - at)
         for caller in line.callers:
-            if caller.place not in below and len(caller.chain) > 1:  # once, however deep a recursion is
-                through[caller.place][op] = through[caller.place].get(op, 0) + caller.more
-                depth[caller.place] = max(depth.get(caller.place, 0), len(caller.chain))
-            climb(op, caller, below | {caller.place})
+            measure(caller)
 
     for op, lines in grown.items():
         for line in lines:
-            climb(op, line, frozenset())
+            measure(line)
+            for place in line.places - {line.place}:
+                through[place][op] = through[place].get(op, 0) + line.through(place)
     total = sum(line.more for lines in grown.values() for line in lines)
-    leading = [place for place, ops in through.items() if sum(ops.values()) >= _LEADS_TO * total]
+    leading = [place for place, ops in through.items() if place in depth and sum(ops.values()) >= _LEADS_TO * total]
     innermost = max(leading, key=lambda place: depth[place], default=None)
     return None if innermost is None else (innermost, through[innermost])
 
