@@ -358,6 +358,20 @@ def test_of_many_functions_the_innermost_line_that_leads_to_them_is_the_cause() 
     assert told(4, outer, "fghh") == own[:4]
 
 
+def test_the_line_that_leads_to_all_leads_to_lines_whose_callers_are_unchanged_too() -> None:
+    """tinygp's `predict` lost its jit: what was traced once by these lines runs op by op now, by each of them."""
+    ops = ["Add", "Cast", "Div", "Exp", "Mul"]
+    root = line(30, "cond = self.condition(y)")
+    inner = [line(60 + number, "inner(x)", f"of_{f}") for number, f in enumerate("fghij")]
+    before = {"Relu": tuple(SiteCalls(1, (each, root, TEST)) for each in inner)}
+    now = {
+        op: (SiteCalls(3, (line(number, f"{op}(x)", f), at, root, TEST)),)
+        for number, (op, f, at) in enumerate(zip(ops, "fghij", inner))
+    }
+    found = window(dict.fromkeys(ops, 3), now, {}, before).told
+    assert str(found[0]) == "5 ops, 15 calls more from nets.py:30 in forward  `cond = self.condition(y)`"
+
+
 def test_a_function_whose_lines_run_several_times_as_often_is_the_cause_where_no_line_leads_to_all() -> None:
     """A cache of e3nn's coefficients is lost: ten ops of three functions, by three lines of the cached one."""
     ops = ["Add", "Cast", "Div", "Exp", "Mul"]
