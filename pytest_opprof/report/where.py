@@ -71,8 +71,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
 
 def _is_as_before(op: str, window: JudgedWindow) -> bool:
     """Return True if lines of a fact are those of the base: memory that stays has the lines of all allocations."""
-    is_known = window.base_sites is not None and op not in window.uncompared
-    return op in FACTS and is_known and not window.grown_of(op)[1]
+    return op in FACTS and window.knows_base_lines(op) and not window.grown_of(op)[1]
 
 
 class _Op:

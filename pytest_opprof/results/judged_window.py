@@ -392,7 +392,7 @@ class JudgedWindow:
         """The line that holds most of a failing amount of memory, with how much, where the base's lines are unknown."""
         found = {}
         for name in IN_USE:
-            if name not in self.asked or name in (self.base_sites or ()):
+            if name not in self.asked or self.knows_base_lines(name):
                 continue
             held, at = Counter[Place](), dict[Place, SourceLine]()
             for site in self.numbers.sites.get(name, ()):
@@ -540,9 +540,13 @@ class JudgedWindow:
         names = titles(self.told, self.diff.rows if self.diff else ())
         return unknown_lines(names, lost, base_lost if self.numbers.sites else "")
 
+    def knows_base_lines(self, op: str) -> bool:
+        """Return True if the lines in the base of an op, or of a fact, are known."""
+        return self.base_sites is not None and op not in self.uncompared
+
     def grown_of(self, op: str) -> tuple[Amount, tuple[Grown, ...]]:
         """Return the lines that ask for more of an op, by which amount: calls, or FLOPs or bytes if its work grew."""
-        if self.base_sites is None or op in self.uncompared:
+        if self.base_sites is None or not self.knows_base_lines(op):
             return "calls", ()
         row = next((row for row in (self.diff.rows if self.diff else ()) if with_lines(row.op) == op), None)
         before, now = self.base_sites.get(op, {}), kept_sites({op: self.numbers.sites.get(op, ())})[op]
