@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from ..errors import BackendError
 from ..machine.scratch import scratch
-from .parent import VARIABLE
+from .parent import HASH_SEED, VARIABLE
 
 # The longest time for a process to start, to set a test up, or for one round.
 PATIENCE_S = 300
@@ -33,7 +33,6 @@ _ENDING_S = 10
 # The last lines of the output in which an error of pytest can begin: a conftest.py that cannot be imported has a
 # traceback.
 _OF_ERROR = 40
-_HASH_SEED = "PYTHONHASHSEED"
 # The variables by which coverage, and pytest-cov before 7, traces each Python that starts; it takes time for each line.
 TRACERS: tuple[str, ...] = ("COVERAGE_PROCESS_", "COV_CORE_")
 
@@ -51,8 +50,8 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Its environment variables beside this process's, which start no coverage there."""
     hash_seed: int = 0
-    """Its PYTHONHASHSEED, unless the user chose one: the order of a set of strings may decide how often ops run. 5 of
-    305 tests of pandas' merge have other calls with half of all seeds.
+    """Of Python: the order of a set of strings may decide how often ops run. 5 of 305 tests of pandas' merge make other
+    calls with half of all seeds. Not the user's, since tox chooses another for each run.
     """
 
 
@@ -177,15 +176,13 @@ def started(commands: Sequence[Command], begun: Callable[[Child], None] | None =
 
 
 def _start(command: Command, port: int, hello: list[object], output: IO[bytes]) -> Child:
-    told = {"port": port, "hello": hello, **command.told}
+    told = {"port": port, "hello": hello, "hash_seed": os.environ.get(HASH_SEED), **command.told}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(TRACERS)}
-    if inherited.get(_HASH_SEED, "") in ("", "random"):
-        inherited[_HASH_SEED] = str(command.hash_seed)
     try:
         process = subprocess.Popen(
             command.words,
             cwd=command.folder,
-            env={**inherited, **command.environment, VARIABLE: json.dumps(told)},
+            env={**inherited, **command.environment, HASH_SEED: str(command.hash_seed), VARIABLE: json.dumps(told)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

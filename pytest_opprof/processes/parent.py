@@ -12,6 +12,7 @@ import pytest
 
 # In a process started by another run, that run's instructions as JSON.
 VARIABLE = "OPPROF_PARENT"
+HASH_SEED = "PYTHONHASHSEED"
 
 
 class Parent:
@@ -29,7 +30,14 @@ class Parent:
     def found(cls) -> Parent | None:
         """Return the run that started this process, connected; None if it is on its own."""
         told = os.environ.pop(VARIABLE, None)  # a pytest that a test starts is on its own
-        return cls(json.loads(told)) if told else None
+        if not told:
+            return None
+        parent = cls(json.loads(told))
+        # The seed was this process's alone: what a test starts has the user's.
+        os.environ.pop(HASH_SEED, None)
+        if seed := parent.told.get("hash_seed"):
+            os.environ[HASH_SEED] = seed
+        return parent
 
     def ask(self, *message: object) -> Any:
         """Send a message and wait for the answer. Ends this process if nobody answers."""

@@ -115,12 +115,7 @@ class Recording:
                 if name:
                     of_python.setdefault(name, {})[window.title] = facts[name]
         self._lines += [f"{listed(tests)}: {said}" for said, tests in of_ops.items()]
-        self._lines += [
-            f"{listed([*ranges])}: {FACTS[name].text} vary from run to run:"
-            f" {listed([f'{each.least:,}..{each.most:,}' for each in ranges.values()])}."
-            f" The baseline stores {'the range' if len(ranges) == 1 else 'ranges'}"
-            for name, ranges in of_python.items()
-        ]
+        self._lines += [_python_said_to_vary(name, ranges) for name, ranges in of_python.items()]
         if not self._is_broken:  # that was said
             self._alone([window for window in windows if window.needs_alone])
         if said := [f"{window.title} ({window.split})" for window in windows if window.split]:
@@ -488,10 +483,20 @@ def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:
     ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = "times, " if any(map(is_timed, test.windows)) else ""
-    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers, or set PYTHONHASHSEED"
+    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers, sort sets"
     kept = f"The baseline stores ranges; {timed}bytes, FLOPs and dtypes are not judged"
     varies = "calls vary" if any(each.calls.varies for each in vary.values()) else "work varies"
     return f"{varies} from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"
+
+
+def _python_said_to_vary(name: str, ranges: Mapping[str, Range]) -> str:
+    """Return the *ranges*, by title, of the calls of Python functions, or of another such quantity, that vary."""
+    vary, stores = f"{FACTS[name].text} vary from run to run", "The baseline stores the range"
+    spans = {title: f"{each.least:,}..{each.most:,}" for title, each in ranges.items()}
+    if len(spans) > 1:
+        return f"{vary}: {listed([f'{title} {span}' for title, span in spans.items()])}. {stores}"
+    ((title, span),) = spans.items()
+    return f"{title}: {vary}: {span}. {stores}"
 
 
 def _what_varies(counts: OpCounts) -> str:

@@ -280,9 +280,9 @@ class Measuring:
     def _counted_by_default(self, test: TestRun, measurement: Measurement) -> Mapping[str, Window]:
         """Return the windows in which Python calls are counted unless the user forbids it.
 
-        An update and a comparison of revisions count in windows that show few ops of tests that are measured closely,
-        and in short ones without ops of all others. A run counts in windows whose baseline has such calls. No window if
-        the body cannot run twice, because the user did not ask for these.
+        An update and a comparison of revisions count in windows that show few ops of tests that are measured closely;
+        of all other tests in short ones without ops, if they share no state by fixtures. A run counts in windows whose
+        baseline has such calls. No window if the body cannot run twice, because the user did not ask for these.
         """
         if _why_uncountable(test, self._settings) or body.why_not_again(test):
             return {}
@@ -292,7 +292,8 @@ class Measuring:
     def _is_counted(self, test: TestRun, window: Window) -> bool:
         profile, settings = window.profile, self._settings
         wants_calls = settings.against or settings.update or (test.plan.marked and profile.is_empty)
-        if wants_calls and (profile.shows_little if test.plan.closely else self._is_short(profile)):
+        is_short = not test.plan.closely and self._is_short(profile) and not test.shares_state
+        if wants_calls and (is_short or (test.plan.closely and profile.shows_little)):
             return True
         return PYTHON_CALLS in self._facts(test, window)
 

@@ -18,6 +18,7 @@ from ..report.colours import Tone
 from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..results.test_result import TestRecord
+from ..sites.code import first_part, is_test_tool
 from ..verdict.verdicts import Status
 from .marks import marks_of, placed, read
 
@@ -79,6 +80,8 @@ class TestRun:
         if self._plan is None or len(marks) != len(self._marks) or not all(map(is_, marks, self._marks)):
             plan = read(self.item)
             plan = replace(plan, closely=plan.closely or (self.is_close and plan.measured))
+            if plan.measured and not plan.closely and plan.python is None:
+                plan = replace(plan, tolerances=replace(plan.tolerances, is_of_many=True))
             self._marks, self._plan = marks, replace(plan, warmup=max(plan.warmup, 1)) if self.is_later else plan
         return self._plan
 
@@ -91,6 +94,18 @@ class TestRun:
     def shows_failure(self) -> bool:
         """Whether pytest prints its failure message: a test that is expected to fail shows none."""
         return self.item.get_closest_marker("xfail") is None
+
+    @property
+    def shares_state(self) -> bool:
+        """Whether a fixture of the program, or `setup_module` and the like, serves several tests, which may find what a
+        second run of its body changed.
+        """
+        found = getattr(self.item, "_fixtureinfo", None)
+        used = [each[-1] for each in found.name2fixturedefs.values() if each] if found else []
+        lasting = [each for each in used if each.scope != "function"]
+        # pytest makes a fixture of `setup_module` itself.
+        of_setup = any(each.argname.startswith(("_xunit_", "_unittest_")) for each in lasting)
+        return of_setup or any(not is_test_tool(first_part(each.func.__module__)) for each in lasting)
 
     def read_marks_anew(self) -> None:
         """Drop the plan, because settings that it depends on have changed."""

@@ -164,7 +164,7 @@ def of_calls(
         )
 
     found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
-    growth, certain = _Growth(before or NOTHING, now, calling, every), Counter[str]()
+    growth = _Growth(before or NOTHING, now, calling, every)
     for edges in growth.roots(lines, own, is_changed)[:_LINES]:
         here = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
         # What follows from a function of the project has a line in it.
@@ -184,11 +184,6 @@ def of_calls(
         )
         if found and _is_inside(first.function):
             continue  # a part of the line, which names no call of it
-        at_base = (before or NOTHING).of(first.function)
-        if first.calls > at_base:
-            certain[first.function] += first.calls
-        elif first.function in every and certain[first.function] >= every[first.function]:
-            continue  # lines that alone make more calls than all did before account for the growth
         uncached = first.function.removesuffix(CACHED)
         if uncached in own and first.function not in every and (other := _leads_to(at, more)):
             # A function that has no file, since it was generated, is called at the same line: cattrs.
@@ -246,12 +241,10 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:
     """Return the loops with more iterations: by line if known, else by function."""
     more = grown(before or NOTHING, now.loops or {})
     edges = sorted((each for each in now.lines if each.function == LOOP and each.caller in more), key=_size)
-    found, certain = [], Counter[str]()
+    found: list[Cause] = []
     for each in edges[:_LINES]:
-        if each.calls > (before or NOTHING).of(each.caller):
-            certain[each.caller] += each.calls
-        elif certain[each.caller] >= more[each.caller]:
-            continue  # loops that alone go round more often than all did before account for the growth
+        if found and each.calls < _NOTABLE * more[each.caller]:
+            continue
         base = "" if before is None else f" ({before.then}: {before.said(each.caller)} in this function)"
         said = f"the loop in `{each.line.function}` at {each.line.location} goes round {each.calls:,} times{base}"
         found.append(Cause(said, each.line))

@@ -389,10 +389,12 @@ class JudgedWindow:
 
     @property
     def _holders(self) -> dict[str, tuple[SourceLine, str]]:
-        """The line that holds most of a failing amount of memory, with how much, where the base's lines are unknown."""
-        found = {}
-        for name in IN_USE:
-            if name not in self.asked or self.knows_base_lines(name):
+        """The line that holds more of a failing amount of memory than all did before, with how much, where the base's
+        lines are unknown.
+        """
+        found, rows = {}, self._rows
+        for name in rows.keys() & {*IN_USE}:
+            if name not in self.asked or self.knows_base_lines(name) or name in self.numbers.explained:
                 continue
             held, at = Counter[Place](), dict[Place, SourceLine]()
             for site in self.numbers.sites.get(name, ()):
@@ -400,7 +402,7 @@ class JudgedWindow:
                     held[line.place] += site.bytes or 0
                     at[line.place] = line
             for place, nbytes in held.most_common(1):
-                if nbytes > _MOST_CALLS * max(self.numbers.facts.get(name, (0,))):
+                if nbytes > max(self.numbers.facts.get(name, (0,))) / rows[name].work.growth:
                     found[name] = at[place], f"{format_bytes(nbytes)} of it"
         return found
 

@@ -32,7 +32,7 @@ from .work import NOTHING, Number, Work, compared
 
 # The reason why a changed op or fact gets no verdict.
 VARIES = "varies, not judged"
-FIRST_USE, VARIES = "first use", "varies from run to run"
+FIRST_USE, UNSTEADY = "first use", "varies from run to run"
 # The name of the row of the whole window, and its name in a commit message that accepts it; no op has it.
 TOTAL, TIME = "total", "time"
 
@@ -329,7 +329,7 @@ def compare(
         why = VARIES if work.is_unjudged else "not judged" if why and unjudged else why
         change = _change(before.ns(op), after.ns(op), timing.intervals.get(op), tolerances.of(op))
         rows.append(Row(op, old, new, before.ns(op), after.ns(op), verdict, why, change, work))
-    rows += [*_of_facts(rows, base[1], now[1], tolerances.work)]
+    rows += [*_of_facts(rows, base[1], now[1], tolerances)]
     base_ns, now_ns = (round(times.total_ns) if times else None for times in (timing.base, timing.now))
     change = _change(base_ns, now_ns, timing.intervals.get(None), tolerances.tolerance)
     verdict = timing.verdict if unjudged else timing.total
@@ -350,12 +350,12 @@ def compare(
 
 
 def _of_facts(
-    ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], tolerance: float
+    ops: Sequence[Row], base: Mapping[str, Range], now: Mapping[str, Range], tolerances: Tolerances
 ) -> Iterator[Row]:
     """Yield a row for each changed fact of the window; without a verdict if its *ops* report the cause."""
     more = [(row.base, row.now) for row in ops if row.verdict.does_more]
     vary = any(each.some_vary for row in ops for each in (row.base, row.now) if each)
-    for name, work in changed_facts(base, now, tolerance):
+    for name, work in changed_facts(base, now, tolerances.work):
         verdict, why = work.verdict, ""
         if now[name].overlaps(base[name]) or (vary and (base[name].varies or now[name].varies)):
             work = replace(work, verdict=Verdict.OK, is_unjudged=True)
@@ -366,6 +366,8 @@ def _of_facts(
             verdict, why = Verdict.OK, "explained by ops"
         elif name == LOOP_ITERATIONS and verdict is Verdict.ABOVE and loops_follow(base, now):
             verdict, why = Verdict.OK, "explained by calls"
+        elif name in (PYTHON_CALLS, LOOP_ITERATIONS) and tolerances.is_small(base[name].highest, now[name].most):
+            verdict, why = Verdict.OK, "small"
         yield Row(name, None, None, None, None, verdict, why, work=work)
 
 

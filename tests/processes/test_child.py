@@ -168,14 +168,16 @@ def test_coverage_does_not_start_in_a_process_that_measures(tmp_path: Path, monk
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("chosen", "seed"), [("", "3"), ("random", "3"), ("7", "7")])
-def test_each_process_has_its_hash_seed_unless_the_user_chose_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, seed: str
+def test_each_process_has_a_hash_seed_of_its_own_and_knows_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONHASHSEED", chosen)
-    says = HELLO + "line.sendall(json.dumps([os.environ['PYTHONHASHSEED']]).encode() + b'\\n')\nline.recv(9)"
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    says = (
+        HELLO
+        + "line.sendall(json.dumps([os.environ['PYTHONHASHSEED'], told['hash_seed']]).encode() + b'\\n')\nline.recv(9)"
+    )
     with started([replace(program(says, tmp_path), hash_seed=3)]) as (one,):
-        assert one.hear() == [seed]
+        assert one.hear() == ["3", "7"]
 
 
 @pytest.mark.processes

@@ -42,6 +42,17 @@ def test_it_is_found_once_since_what_a_test_starts_is_on_its_own(
     assert VARIABLE not in os.environ
 
 
+@pytest.mark.parametrize("of_user", [None, "7"])
+def test_what_a_test_starts_has_the_hash_seed_of_the_user(
+    server: socket.socket, monkeypatch: pytest.MonkeyPatch, of_user: str | None
+) -> None:
+    told = {"kind": "side", "port": server.getsockname()[1], "hello": [], "hash_seed": of_user}
+    monkeypatch.setenv(VARIABLE, json.dumps(told))
+    monkeypatch.setenv("PYTHONHASHSEED", "3")
+    assert Parent.found()
+    assert os.environ.get("PYTHONHASHSEED") == of_user
+
+
 def test_a_question_is_a_line_and_so_is_its_answer(server: socket.socket) -> None:
     parent, connection = connected(server)
     with connection:

@@ -204,7 +204,7 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
     }
     what = (
         "Add 1..7, Mul 0..1. The baseline stores ranges; bytes, FLOPs and dtypes are not judged"
-        " (seed random numbers, or set PYTHONHASHSEED)"
+        " (seed random numbers, sort sets)"
     )
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
 
@@ -213,7 +213,7 @@ def test_many_tests_whose_calls_vary_alike_have_a_line_together(record: Record) 
     found = record(lambda number, _: timed(Add={2: 3, 3: 7}.get(number, 5)))
     found.calls([ran(name, rounds=1) for name in "abcde"], 3)
     kept_as = "The baseline stores ranges; bytes, FLOPs and dtypes are not judged"
-    advice = "(seed random numbers, or set PYTHONHASHSEED)"
+    advice = "(seed random numbers, sort sets)"
     names = "t.py::a, t.py::b, t.py::c and 2 more"
     assert found.lines == [f"{names}: calls vary from run to run: Add 1..7. {kept_as} {advice}"]
 

@@ -121,7 +121,7 @@ def test_a_loop_for_a_call_of_all_fails_with_the_line_and_the_function(
 def test_few_unmarked_tests_or_short_ones_are_counted_by_an_update_and_all_runs_follow_their_baseline(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, few: int, short_ns: int
 ) -> None:
-    unmarked = TEST.replace("@pytest.mark.opprof(python=True)\n", "")
+    unmarked = TEST.replace("@pytest.mark.opprof(python=True)\n", "").replace("range(50)", "range(1500)")
     pytester.makepyfile(test_m=unmarked + "\ndef test_idle(): pass\n", tokenizer=AT_ONCE)
     monkeypatch.setattr(measuring, "SHORT_NS", 0)
     monkeypatch.setattr(measuring, "FEW_TESTS", 1)
@@ -137,7 +137,26 @@ def test_few_unmarked_tests_or_short_ones_are_counted_by_an_update_and_all_runs_
     pytester.makepyfile(tokenizer=ONE_BY_ONE)
     result = suite("--opprof-all")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*`to_ids` at tokenizer.py:5 calls `list.index` 50 times (baseline: 0)*"])
+    result.stdout.fnmatch_lines(["*`to_ids` at tokenizer.py:5 calls `list.index` 1,500 times (baseline: 0)*"])
+    # A few calls more in each of many tests, by a helper that all call, fail none.
+    pytester.makepyfile(
+        tokenizer=AT_ONCE.replace("    return", "    [str(token) for token in tokens[:900]]\n    return")
+    )
+    suite("--opprof-all").assert_outcomes(passed=2)
+
+
+@pytest.mark.usefixtures("once")
+@pytest.mark.parametrize(
+    "shared", ["@pytest.fixture(scope='module', autouse=True)\ndef shared(): pass", "def setup_module(): pass"]
+)
+def test_of_many_tests_those_that_share_state_by_fixtures_run_once(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, shared: str
+) -> None:
+    monkeypatch.setattr(measuring, "FEW_TESTS", 0)
+    tests = "def test_a(): RAN.append(1)\ndef test_b(): assert RAN == [1]\n"
+    pytester.makepyfile(test_m=f"import pytest\nRAN = []\n{shared}\n{tests}")
+    for flags in (["--opprof-update"], []):
+        suite("--opprof-all", *flags).assert_outcomes(passed=2)
 
 
 def test_fewer_calls_are_told_and_fail_nothing(

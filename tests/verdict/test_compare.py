@@ -16,6 +16,7 @@ from pytest_opprof.verdict.compare import (
     VARIES,
     Diff,
     Row,
+    changes,
     compare,
     compare_counts_first,
     excuse,
@@ -887,3 +888,19 @@ def test_python_calls_come_after_compilations_and_beside_no_op_that_is_called_mo
         "recompilations",
         "python_calls",
     ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "verdict"),
+    [
+        ((1_000, 1_999), None),  # fewer than 1,000 more
+        ((3_000, 4_500), None),  # x1.5
+        ((2_000, 3_001), Verdict.ABOVE),
+        ((3_001, 2_000), Verdict.BELOW),
+        ((1_999, 1_000), None),
+    ],
+)
+def test_in_a_test_of_many_small_changes_of_python_calls_pass(calls: tuple[int, int], verdict: Verdict | None) -> None:
+    base, now = ({}, {"python_calls": Range(calls[0])}), ({}, {"python_calls": Range(calls[1])})
+    assert changes(base, now, replace(STORED, is_of_many=True)).get("python_calls") is verdict
+    assert "python_calls" in changes(base, now, STORED)

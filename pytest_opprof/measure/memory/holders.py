@@ -160,7 +160,7 @@ def line_that_fills(container: Any, call: Callable[[], object]) -> str:
 
     Of several lines the first that adds something which is there in the end.
     """
-    size, last = len(container), ("", 0)
+    size, last, is_over = len(container), ("", 0), False
     added: list[tuple[str, int]] = []
     """The line of each thing more than at the start."""
 
@@ -171,6 +171,9 @@ def line_that_fills(container: Any, call: Callable[[], object]) -> str:
 
     def follow(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal last
+        if is_over:  # a thread of the body goes on
+            sys.settrace(None)
+            return None
         if kinds[frame.f_code.co_filename] is not Kind.TRACED:
             return None
         look()
@@ -187,6 +190,7 @@ def line_that_fills(container: Any, call: Callable[[], object]) -> str:
     try:
         call()
     finally:
+        is_over = True
         threading.settrace(of_threads)
         sys.settrace(before)
     look()

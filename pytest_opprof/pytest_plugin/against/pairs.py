@@ -35,7 +35,7 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import parse, plural
-from ...verdict.compare import VARIES, Diff, Row, changes, compare_counts_first
+from ...verdict.compare import UNSTEADY, Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
 from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
@@ -531,7 +531,7 @@ class Found:
             )
             again = [changes(in_all(there), run, test.tolerances) for run in here]
             if not all(op in FACTS or all(op in each and each[op].is_improvement for each in again) for op in less):
-                found = found.without(less, VARIES)
+                found = found.without(less, UNSTEADY)
         diffs[key] = found
         return found
 

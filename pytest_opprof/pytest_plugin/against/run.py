@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -160,6 +161,8 @@ class Against:
             # Other plugins read attributes of all that pytest counts.
             terminal_reporter.pytest_deselected([SimpleNamespace(nodeid=each) for each in collection.deselected])
         self._tests, self._everything = collection.tests, collection.everything
+        if len(self._tests) <= FEW_TESTS:
+            self._tests = [replace(each, tolerances=replace(each.tolerances, is_of_many=False)) for each in self._tests]
         session.testscollected = len(self._tests)
         self._summary.marked = bool(self._tests)
         left_out = f", {len(collection.deselected)} deselected" if collection.deselected else ""

@@ -26,7 +26,7 @@ from ...python_calls.counted import PythonCalls
 from ...results.judged_window import DEPENDS, JudgedWindow
 from ...results.window_result import BODY
 from ...units import format_ns, plural
-from ...verdict.compare import FIRST_USE, VARIES, changes, compare_counts_first, excuse, only_compiles
+from ...verdict.compare import FIRST_USE, UNSTEADY, changes, compare_counts_first, excuse, only_compiles
 from ...verdict.quantities import FACTS, PYTHON_CALLS, RECOMPILATIONS, named
 from ...verdict.times.coarse import clearly_more
 from ...verdict.times.repeats import CONFIRMING_S
@@ -38,6 +38,8 @@ from ..test_run import TestRun
 _SHOWN = 3
 # So many tests whose improvement a fresh process confirms: the change made it, and 300 more need none.
 _ENOUGH = 3
+# The most time that a run spends on confirming improvements, which fail nothing.
+_FEWER_S = 20
 _AGAIN = "in the re-run: "
 _VARY = "record the baseline again: it stores varying calls as a range"
 LATER = "in a later run of the body, as if a cache were lost"
@@ -68,7 +70,8 @@ class Looks:
         self.is_second = False
         """Whether the process that re-ran this test had run others before."""
         self._fewer = 0
-        """The number of tests whose improvement was confirmed."""
+        """The number of tests whose improvement was confirmed, or could not be."""
+        self._of_fewer = TimeLimit(_FEWER_S)
         self._found: tuple[list[Answer], str] | None = None
 
     def begin(self) -> None:
@@ -91,17 +94,17 @@ class Looks:
         """Return the windows without work that is less here, but not in a fresh process.
 
         Draws without a seed, and the order of a set of strings, make less in one run and more in the next. A few tests
-        whose improvement is confirmed speak for all others.
+        whose improvement is confirmed, or that no other process can run, speak for all others.
         """
-        if self._fewer >= _ENOUGH or not any(map(_only_does_less, windows)):
+        if self._fewer >= _ENOUGH or self._of_fewer.reached or not any(map(_only_does_less, windows)):
             return windows
-        looks, _ = self.at(test, "does less than its baseline; re-running it in a fresh process to confirm", 1)
+        why = "does less than its baseline; re-running it in a fresh process to confirm"
+        looks, _ = self.at(test, why, 1, limit=self._of_fewer)
         seen = looks[0].windows if looks else {}
         judged = partial(_with_less, seen, test.plan.tolerances)
         found = test.with_bases(self._store, windows, lambda each: _only_does_less(each) and each.name in seen, judged)
-        is_confirmed = bool(seen) and any(map(_only_does_less, found))
-        self._fewer += is_confirmed
-        self.end(found, is_confirmed)
+        self._fewer += any(map(_only_does_less, found))
+        self.end(found, agrees=True)  # one that does as much as the baseline serves the next test as well
         return found
 
     def with_repeats(
@@ -187,14 +190,16 @@ class Looks:
         ops, facts = base.with_differences(base.alone)
         return replace(base, ops=ops, facts=facts).allows(seen)
 
-    def at(self, test: TestRun, why: str, times: int, afresh: bool = False) -> tuple[list[Answer], str]:
+    def at(
+        self, test: TestRun, why: str, times: int, afresh: bool = False, limit: TimeLimit | None = None
+    ) -> tuple[list[Answer], str]:
         """Return *times* measurements of another process, or why there are none; the terminal shows *why* it runs.
 
         One process answers every question about a test: its last repetition also records source lines. It is the
         process of an earlier test of the same file, unless it has to be a fresh one (*afresh*).
         """
         if self._found is None or afresh:
-            self._found = self._measured(test, why, times, afresh)
+            self._found = self._measured(test, why, times, afresh, limit or self.limit)
         return self._found
 
     def end(self, windows: Iterable[JudgedWindow], agrees: bool) -> None:
@@ -236,11 +241,13 @@ class Looks:
             except BackendError as error:
                 return Answer({}, str(error))
 
-    def _measured(self, test: TestRun, why: str, times: int, afresh: bool) -> tuple[list[Answer], str]:
+    def _measured(
+        self, test: TestRun, why: str, times: int, afresh: bool, limit: TimeLimit
+    ) -> tuple[list[Answer], str]:
         self.is_second = False
-        if why_not := self._no_process or self.limit.reached:
+        if why_not := self._no_process or limit.reached:
             return [], why_not
-        with self.limit.spent():
+        with limit.spent():
             try:
                 if not afresh and (found := self._pool.second(test.file, test.id, times)):
                     self.is_second = True
@@ -286,7 +293,7 @@ def _with_less(
     varied = [op for op in diff.does_less if op not in there or not there[op].is_improvement]
     said = [str(diff.finding(row)) for row in diff.rows if row.op in varied]
     window = window.with_remark(f"{'; '.join(said)}; but not in a fresh process, {DEPENDS}") if said else window
-    return replace(window, diff=diff.without(varied, VARIES))
+    return replace(window, diff=diff.without(varied, UNSTEADY))
 
 
 def _does_less_again(base: WindowBaseline) -> bool:
