@@ -78,6 +78,8 @@ class Measuring:
         self._compared = compared
         self._failing: dict[object, str] = {}
         """The first failing test of each cause."""
+        self._ran_again = 0
+        """The number of tests without a mark whose body ran once more for its calls of Python functions."""
         self._modules: set[str] = set()
         """The modules whose baselines told how fast a core can be."""
 
@@ -153,7 +155,10 @@ class Measuring:
                     raise test.unmeasured(error) from None
                 test.keep_unmeasured(reported=str(test.unmeasured(error)))
                 return call.result if call.is_over else (yield)
-            if error is call.raised or isinstance(error, (OpprofError, pytest.exit.Exception)):
+            if error is call.raised:
+                self._say_ran_again()
+                raise
+            if isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
             found = defect(f"{test.id} was not measured", error)
             self._summary.errors.append(found)
@@ -168,6 +173,16 @@ class Measuring:
             with test.told_plainly():
                 self._compared.leave(test)
         return call.result if call.is_over else (yield)
+
+    def _say_ran_again(self) -> None:
+        """Say that a failing test may have found what a body that ran twice left in a module."""
+        if self._ran_again:
+            ran = (
+                f"{plural(self._ran_again, 'test')} without a mark ran again, for calls of Python functions and memory"
+            )
+            advice = "--no-opprof-python --no-opprof-memory"
+            self._summary.lines.append(f"opprof: before a test failed {ran}; if it fails for that: {advice}")
+            self._ran_again = 0  # once is enough
 
     def _measured(self, test: TestRun, call: Call) -> Generator[None, object, object]:
         with test.told_plainly():
@@ -236,6 +251,7 @@ class Measuring:
         if test.plan.python:
             measurement.python = dict(self._counted(test, measurement, call))
         elif by_default and test.plan.python is None:
+            self._ran_again += not test.plan.marked
             counted = self._with_lines(partial(body.count, call, measurement))
             measurement.python = {name: each for name, each in counted.items() if name in by_default}
         # After the calls were counted: caches that these runs fill make fewer of them. Where time alone is in question,

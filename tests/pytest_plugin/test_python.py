@@ -159,6 +159,20 @@ def test_of_many_tests_those_that_share_state_by_fixtures_run_once(
         suite("--opprof-all", *flags).assert_outcomes(passed=2)
 
 
+@pytest.mark.usefixtures("once")
+def test_a_failing_test_after_bodies_that_ran_twice_says_how_to_run_them_once(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    pytester.makepyfile(test_m="RAN = []\ndef test_a(): RAN.append(1)\ndef test_b(): assert RAN == [1]\n")
+    result = suite("--opprof-all", "--opprof-update")
+    result.assert_outcomes(passed=1, failed=1)
+    ran = "1 test without a mark ran again, for calls of Python functions and memory"
+    advice = "--no-opprof-python --no-opprof-memory"
+    result.stdout.fnmatch_lines([f"opprof: before a test failed {ran}; if it fails for that: {advice}"])
+    result = suite("--opprof-all", "--opprof-update", *advice.split())
+    result.assert_outcomes(passed=2)
+
+
 def test_fewer_calls_are_told_and_fail_nothing(
     pytester: pytest.Pytester, tokenizer: Callable[..., pytest.RunResult]
 ) -> None:
