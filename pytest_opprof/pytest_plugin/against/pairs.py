@@ -393,7 +393,7 @@ class Found:
             )
         if explained := self._explained.get(test, {}).get(name):
             window = replace(window, numbers=window.numbers.explained_by(explained))
-        window = self._with_functions(test, window)
+        window = self._with_functions(compared, window)
         # A test that changed, too, is not the cause of what the code under test does.
         if self._changes:
             own = self._changes.name_of(Path(compared.file))
@@ -442,10 +442,12 @@ class Found:
         """Return the results of a test's window at the base, of the first pair."""
         return [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window]
 
-    def _with_functions(self, test: str, window: JudgedWindow) -> JudgedWindow:
+    def _with_functions(self, compared: SideTest, window: JudgedWindow) -> JudgedWindow:
         """Return a window with the Python functions of both sides, and their callers."""
-        now, name = window.numbers.python, window.name
+        now, name, test = window.numbers.python, window.name, compared.nodeid
         base = _python(self._there(test, name)).get(name)
+        if compared.tolerances.is_of_many and (now is None) is not (base is None):
+            return window  # it is short enough on one side, which nobody asked for
         if now is None and base is not None and not base.uncounted:
             why = f"only {self._revision} counted them; --opprof-python counts on both sides"
             return window.with_remark(f"calls of Python functions not compared: {why}")
