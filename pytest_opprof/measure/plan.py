@@ -69,8 +69,6 @@ class Settings:
     """The outputs, of ``json``, ``summary`` and ``html``, that rank 0 writes for all ranks."""
     width: int | None = None
     """Columns of the terminal for tables; None where output goes elsewhere."""
-    closely: bool = False
-    """Whether tests without a mark are measured as closely as those with one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -293,10 +293,8 @@ class Recording:
                     window.add_warm(answers[window.test.id])
         recording = [window for window in windows if warm and window.is_recording]
         answers = measured(recording, Request(one_thread=True, ops_only=True, unrecorded=True))
-        for window in recording:
-            window.add_unrecorded(answers[window.test.id])
         # A third run may be faster for itself: `torch.jit` compiles in the second.
-        recording = [window for window in recording if window.is_faster_unrecorded]
+        recording = [window for window in recording if window.is_faster_unrecorded(answers[window.test.id])]
         answers = measured(recording, Request(one_thread=True, ops_only=True))
         for window in recording:
             window.add_recorded_again(answers[window.test.id])
@@ -362,17 +360,16 @@ class _Window:
         entry = answer.windows.get(self.result.name)
         self._later += entry.coarse.values() if entry else ()
 
-    def add_unrecorded(self, answer: Answer) -> None:
-        """Add the coarse time that a process took while it recorded no op, after a later run that did."""
+    def is_faster_unrecorded(self, answer: Answer) -> bool:
+        """Add the coarse time that a process took while it recorded no op, after a later run that did.
+
+        Return True if it is clearly less, and kept.
+        """
         entry = answer.windows.get(self.result.name)
         bare = next(iter(entry.coarse.values()), None) if entry else None
         # A test with the fixture records its ops all the same.
         if entry and bare and not entry.ops and self._later and self._later[-1].is_clearly_above(bare):
             self._unrecorded = bare
-
-    @property
-    def is_faster_unrecorded(self) -> bool:
-        """Whether the run that recorded no op took clearly less than the run before it."""
         return self._unrecorded is not None
 
     def add_recorded_again(self, answer: Answer) -> None:

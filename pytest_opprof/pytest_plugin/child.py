@@ -45,7 +45,6 @@ class Fresh:
         self._parent = parent
         self._files = {Path(file) for file in parent.told["files"]}
         """The files of the tests that may be requested."""
-        change_settings(config, closely=parent.told["closely"])
         self._errors: dict[str, str] = {}
         self._answer = Measured()
 
@@ -62,6 +61,8 @@ class Fresh:
     def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
         """Run the requested tests; `Parent.ask` ends the loop."""
         items = {id_of(item): item for item in session.items}
+        for test in map(TestRun.of, session.items if self._parent.told["closely"] else ()):
+            test.read_marks_anew(is_close=True)
         answers: dict[str, Measured] = {}
         while True:
             batch = converted(self._parent.ask("ready", plain(answers)), Batch)
@@ -82,8 +83,10 @@ class Fresh:
                 put_request(self._config, replace(request, sites=request.sites or id_of(item) in batch.sites))
                 run = session.config.hook.pytest_runtest_protocol
                 times: dict[str, Coarse | None] | None = None
-                if batch.repeats and _shares_fixtures(item):
-                    # Only a repeat with the same fixtures shows the work that an earlier test of the class had done.
+                scopes = {each.scope for each in TestRun.of(item).lasting_fixtures}
+                if batch.repeats and scopes - {"session"}:
+                    # Only a repeat with the same fixtures shows the work that an earlier test of the class had done;
+                    # those of the session remain anyway.
                     run(item=item, nextitem=item.parent)
                     times = {window.name: window.coarse for window in self._answer.windows}
                 run(item=item, nextitem=following)
@@ -108,13 +111,6 @@ class Fresh:
         # A measured body fails for its budget or baseline, which the requesting run reports itself.
         if not report.passed and not (report.when == "call" and self._answer.windows):
             self._answer.why = f"{'skipped' if report.skipped else 'failed'}: {why(report)}"
-
-
-def _shares_fixtures(item: pytest.Item) -> bool:
-    """Return True if an item uses fixtures of its class, module or package; those of the session remain anyway."""
-    found = getattr(item, "_fixtureinfo", None)
-    scopes = {each[-1].scope for each in found.name2fixturedefs.values() if each} if found else set[str]()
-    return bool(scopes - {"function", "session"})
 
 
 class Side:
@@ -165,8 +161,7 @@ class Side:
             self._measure_all(tests)
         closely, later = {*wanted["closely"]}, {*wanted["later"]}
         for test in tests:
-            test.is_later, test.is_close = test.nodeid in later, test.nodeid in closely
-            test.read_marks_anew()
+            test.read_marks_anew(is_close=test.nodeid in closely, is_later=test.nodeid in later)
         order = {test: number for number, test in enumerate(wanted["tests"])}
         chosen = (item for item in session.items if item.nodeid in order)
         session.items[:] = sorted(chosen, key=lambda item: order[item.nodeid])

@@ -79,7 +79,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
     return TestPlan(
         budget=Budget() if left_out else budget,
         marked=marked,
-        closely=marked or (settings.closely and not left_out),
+        closely=marked,
         measured=marked or (settings.everything and not left_out),
         rounds=rounds,
         warmup=checked_count(given.get("warmup", default_warmup(rounds) if rounds > 1 else 0), "opprof(warmup=)", 0),

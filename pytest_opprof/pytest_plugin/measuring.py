@@ -39,7 +39,7 @@ from . import body, xdist
 from .body import Call
 from .fixture import measurement_of
 from .judging import Judging
-from .options import change_settings, shown
+from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
 from .reruns.counts import why_no_sites, with_later, without_sites
@@ -117,9 +117,8 @@ class Measuring:
                 test.wrong_mark = error
         if self._settings.everything and not self._judging.is_apart and len(measured) <= FEW_TESTS:
             self._pool.closely = True
-            change_settings(self._config, closely=True)
             for test in measured:
-                test.read_marks_anew()
+                test.read_marks_anew(is_close=True)
         errors += [] if self._config.option.collectonly else _unsupported(asked)
         # In a worker of pytest-xdist this would be an internal error, so there each such test fails.
         if errors and not xdist.is_worker(self._config):
@@ -177,9 +176,8 @@ class Measuring:
     def _say_ran_again(self) -> None:
         """Say that a failing test may have found what a body that ran twice left in a module."""
         if self._ran_again:
-            ran = (
-                f"{plural(self._ran_again, 'test')} without a mark ran again, for calls of Python functions and memory"
-            )
+            tests = plural(self._ran_again, "test")
+            ran = f"{tests} without a mark ran again, for calls of Python functions and memory"
             advice = "--no-opprof-python --no-opprof-memory"
             self._summary.lines.append(f"opprof: before a test failed {ran}; if it fails for that: {advice}")
             self._ran_again = 0  # once is enough
@@ -308,8 +306,8 @@ class Measuring:
     def _is_counted(self, test: TestRun, window: Window) -> bool:
         profile, settings = window.profile, self._settings
         wants_calls = settings.against or settings.update or (test.plan.marked and profile.is_empty)
-        is_short = not test.plan.closely and self._is_short(profile) and not test.shares_state
-        if wants_calls and (is_short or (test.plan.closely and profile.shows_little)):
+        is_close = test.plan.closely
+        if wants_calls and (profile.shows_little if is_close else self._is_short(profile) and not test.shares_state):
             return True
         return PYTHON_CALLS in self._facts(test, window)
 

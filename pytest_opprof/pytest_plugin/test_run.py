@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import is_
+from typing import Any
 
 import pytest
 
@@ -59,10 +60,8 @@ class TestRun:
         """While it runs: the windows that it opened."""
         self.record: TestRecord | None = None
         """Its record, until the report takes it."""
-        self.is_later = False
-        """Whether its first run is a warm-up, since a later one is compared."""
-        self.is_close = False
-        """Whether it is measured as closely as a test with a mark."""
+        self._is_close = False
+        self._is_later = False
         self._marks: list[pytest.Mark] = []
         self._plan: TestPlan | None = None
 
@@ -79,10 +78,10 @@ class TestRun:
         marks = marks_of(self.item)
         if self._plan is None or len(marks) != len(self._marks) or not all(map(is_, marks, self._marks)):
             plan = read(self.item)
-            plan = replace(plan, closely=plan.closely or (self.is_close and plan.measured))
+            plan = replace(plan, closely=plan.closely or (self._is_close and plan.measured))
             if plan.measured and not plan.closely and plan.python is None:
                 plan = replace(plan, tolerances=replace(plan.tolerances, is_of_many=True))
-            self._marks, self._plan = marks, replace(plan, warmup=max(plan.warmup, 1)) if self.is_later else plan
+            self._marks, self._plan = marks, replace(plan, warmup=max(plan.warmup, 1)) if self._is_later else plan
         return self._plan
 
     @property
@@ -96,20 +95,29 @@ class TestRun:
         return self.item.get_closest_marker("xfail") is None
 
     @property
+    def lasting_fixtures(self) -> list[pytest.FixtureDef[Any]]:
+        """The fixtures that serve other tests, too: of its class, module, package or session."""
+        found = getattr(self.item, "_fixtureinfo", None)
+        used = [each[-1] for each in found.name2fixturedefs.values() if each] if found else []
+        return [each for each in used if each.scope != "function"]
+
+    @property
     def shares_state(self) -> bool:
         """Whether a fixture of the program, or `setup_module` and the like, serves several tests, which may find what a
         second run of its body changed.
         """
-        found = getattr(self.item, "_fixtureinfo", None)
-        used = [each[-1] for each in found.name2fixturedefs.values() if each] if found else []
-        lasting = [each for each in used if each.scope != "function"]
+        lasting = self.lasting_fixtures
         # pytest makes a fixture of `setup_module` itself.
         of_setup = any(each.argname.startswith(("_xunit_", "_unittest_")) for each in lasting)
         return of_setup or any(not is_test_tool(first_part(each.func.__module__)) for each in lasting)
 
-    def read_marks_anew(self) -> None:
-        """Drop the plan, because settings that it depends on have changed."""
-        self._plan = None
+    def read_marks_anew(self, *, is_close: bool = False, is_later: bool = False) -> None:
+        """Drop the plan, because settings that it depends on have changed.
+
+        *is_close*: it is measured as closely as a test with a mark. *is_later*: its first run is a warm-up, since a
+        later one is compared.
+        """
+        self._plan, self._is_close, self._is_later = None, is_close, is_later
 
     @contextmanager
     def told_plainly(self) -> Iterator[None]:

@@ -244,7 +244,7 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:
     found: list[Cause] = []
     for each in edges[:_LINES]:
         if found and each.calls < _NOTABLE * more[each.caller]:
-            continue
+            continue  # it may go round as often as before
         base = "" if before is None else f" ({before.then}: {before.said(each.caller)} in this function)"
         said = f"the loop in `{each.line.function}` at {each.line.location} goes round {each.calls:,} times{base}"
         found.append(Cause(said, each.line))

@@ -408,8 +408,7 @@ class JudgedWindow:
 
     def _explains(self, op: str, more: Sequence[Grown]) -> bool:
         """Return True unless lines hold a small part of the memory that is more: they are of one framework of two."""
-        row = next((row for row in (self.diff.rows if self.diff else ()) if row.is_fact and row.op == op), None)
-        amounts = self.numbers.facts.get(op)
+        row, amounts = self._rows.get(op), self.numbers.facts.get(op)
         if op not in IN_USE or row is None or not amounts:
             return True
         rise = max(amounts) * (1 - 1 / row.work.growth) if row.work.growth else 0

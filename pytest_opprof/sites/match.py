@@ -117,15 +117,15 @@ def leading_to_all(grown: Mapping[str, Sequence[Grown]]) -> tuple[Place, Mapping
     through: dict[Place, dict[str, int]] = defaultdict(dict)
     depth: dict[Place, int] = {}
 
-    def measure(line: Grown) -> None:
+    def note_depth(line: Grown) -> None:
         for at, place in enumerate(line.chain[:-1]):
             depth[place] = max(depth.get(place, 0), len(line.chain) - at)
         for caller in line.callers:
-            measure(caller)
+            note_depth(caller)
 
     for op, lines in grown.items():
         for line in lines:
-            measure(line)
+            note_depth(line)
             for place in line.places - {line.place}:
                 through[place][op] = through[place].get(op, 0) + line.through(place)
     total = sum(line.more for lines in grown.values() for line in lines)

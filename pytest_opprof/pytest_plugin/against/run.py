@@ -56,8 +56,10 @@ class Against:
         """Whether all tests are measured because none has a mark."""
         self._later = set[str]()
         """The tests of which further pairs measure a later run: the first does no more, or imports."""
-        self._counted = set[str]()
-        """The tests whose calls of Python functions were counted in the first pair."""
+        self._closely = set[str]()
+        """The tests measured as closely as marked ones: all of few; in further pairs those whose calls of Python
+        functions the first pair counted.
+        """
         if coverage := config.pluginmanager.get_plugin("_cov"):
             coverage.options.no_cov = True  # no test runs here: it would report 1 % and overwrite its files
 
@@ -163,6 +165,7 @@ class Against:
         self._tests, self._everything = collection.tests, collection.everything
         if len(self._tests) <= FEW_TESTS:
             self._tests = [replace(each, tolerances=replace(each.tolerances, is_of_many=False)) for each in self._tests]
+            self._closely.update(test.nodeid for test in self._tests)
         session.testscollected = len(self._tests)
         self._summary.marked = bool(self._tests)
         left_out = f", {len(collection.deselected)} deselected" if collection.deselected else ""
@@ -200,7 +203,7 @@ class Against:
         changed = {test.nodeid: lines[path] for test in tests if (path := Path(test.file).resolve()) in lines}
         found = Found(self._base.name, self._config, list(self._accepted_by_commits()), changed, changes)
         found.add(first)
-        self._counted = found.counted
+        self._closely |= found.counted
         if cache:
             cache.keep(first[0], {test.nodeid for test in tests if not test.may_judge_times})
             self._summary.lines += [f"opprof: {cache.problem}"] if cache.problem else []
@@ -278,12 +281,11 @@ class Against:
 
     def _wanted(self, shards: Sequence[Sequence[str]], *, in_turns: bool = False) -> list[Wanted]:
         timed = {test.nodeid for test in self._tests if test.may_judge_times}
-        closely = {test.nodeid for test in self._tests} if len(self._tests) <= FEW_TESTS else self._counted
         return [
             Wanted(
                 shard,
                 everything=self._everything,
-                closely=[*closely.intersection(shard)],
+                closely=[*self._closely.intersection(shard)],
                 later=[*self._later.intersection(shard)],
                 in_turns=in_turns or not timed.isdisjoint(shard),
             )

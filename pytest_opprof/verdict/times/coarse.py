@@ -242,10 +242,9 @@ def slower_despite_tracer(base: Coarse, host_ns: Sequence[int]) -> Slower | None
 def as_before(base: Coarse, now: Coarse, then: str, *, is_first: bool = False) -> str:
     """Return a remark that a window with extra calls takes no extra CPU time; empty below the shortest time that tells.
 
-    *is_first*: of a first run, which imports or compiles and hides what later ones take (5.1 ms where these take x34).
-
     Also empty if the base took clearly longer: its first run imported or compiled, as this one did not. *then* names
-    the base.
+    the base. *is_first*: both are first runs, which import or compile and hide the time of later ones (5.1 ms where
+    these take x34).
     """
     if base.cpu_ns[0] < _LEAST_TOLD_NS or slower(now, base, wall=False):
         return ""

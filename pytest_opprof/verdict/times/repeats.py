@@ -26,8 +26,8 @@ CALL_PAIRS = 3
 # Without marks so few tests are measured as closely as marked ones: a lost cache and 9 ms of plain
 # Python pass in a first run (e3nn-jax, tomlkit), and counting takes up to three times the body.
 FEW_TESTS = 20
-# Of more tests without marks those are counted that run no op and take less: a coarse time that doubles fails where it
-# takes 20 ms more, and in 20 tests as many seconds pass by counting longer ones.
+# Of more tests without marks those are counted that run no op and take less. A longer one that takes twice as long
+# fails for its coarse time.
 SHORT_NS = 20_000_000
 # The number of pairs after which judged times are decided; the second look is for suspicious cases of the first.
 TIMED_PAIRS = (5, 9)
