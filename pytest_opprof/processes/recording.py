@@ -33,8 +33,9 @@ from .this_run import say
 # A process that takes this many times as long as the tests took before hangs.
 _PATIENCE = 10
 _LEAST_PATIENCE_S = 300
-# The least time for measuring tests alone whose first run in a process does more than a second.
-_ALONE_S = 60
+# The least time for measuring tests alone whose first run in a process does more than a second. Of the others the
+# second run in a fresh process decides, which hides only what a change adds to the first.
+_ALONE_S = 15
 _AGAIN = (
     "Counts and coarse times were recorded; times to compare with were not. Record them on a quiet machine, or use"
     " --opprof-noise=ignore"
@@ -110,7 +111,7 @@ class Recording:
                 continue
             for window in of_test:
                 facts = window.result.facts_vary
-                # Calls vary with the rounds of their loops.
+                # Calls vary with the iterations of their loops.
                 name = next((name for name in OF_PYTHON if name in facts), None)
                 if name:
                     of_python.setdefault(name, {})[window.title] = facts[name]
@@ -249,12 +250,14 @@ class Recording:
         """Measure the test of each of *windows* in a process without other tests, for as long as the tests took."""
         tests = list(dict.fromkeys(window.test.id for window in windows))
         begin = monotonic()
+        if tests:
+            which = tests[0] if len(tests) == 1 else plural(len(tests), "test")
+            say(self._config, f"opprof: measuring {which} alone: more work in the first run of a process")
         for number, test in enumerate(tests):
             if monotonic() - begin > max(self._took_s, _ALONE_S):
                 left = plural(len(tests) - number, "test")
                 self._lines.append(f"no time was left to measure {left} alone, whose first run in a process does more")
                 return
-            say(self._config, f"opprof: measuring {test} alone, since its first run in a process does more")
             of_test = [window for window in windows if window.test.id == test]
             try:
                 with self._pool.started({of_test[0].test.file}) as (process,):

@@ -15,6 +15,7 @@ from ..errors import BackendError, BaselineError, OpprofError, UsageError
 from ..frameworks.live.registry import load, load_all
 from ..machine.allocator import keep_memory
 from ..machine.identity import machine
+from ..measure import random_numbers
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
@@ -203,7 +204,8 @@ class Measuring:
                     if plan.measured:
                         with measurement.threads_for(plan.rounds):
                             result = yield from body.measure(call, measurement, is_alone=self._settings.rank.is_alone)
-                            windows = self._judged_with_python(test, measurement, call, call)
+                            with random_numbers.kept():  # runs of the body may follow
+                                windows = self._judged_with_python(test, measurement, call, call)
                     else:
                         result = yield from call.by_pytest()
                         windows = self._judged_with_python(test, measurement, call, None)

@@ -244,12 +244,12 @@ def of_loops(before: Before | None, now: PythonCalls) -> list[Cause]:
     found: list[Cause] = []
     for each in edges[:_LINES]:
         if found and each.calls < _NOTABLE * more[each.caller]:
-            continue  # it may go round as often as before
+            continue  # it may run as often as before
         base = "" if before is None else f" ({before.then}: {before.said(each.caller)} in this function)"
-        said = f"the loop in `{each.line.function}` at {each.line.location} goes round {each.calls:,} times{base}"
+        said = f"the loop in `{each.line.function}` at {each.line.location} runs {each.calls:,} times{base}"
         found.append(Cause(said, each.line))
     return found or [
-        Cause(f"loops in `{name}` go round {(now.loops or {})[name]:,} times{_base(name, before)}")
+        Cause(f"loops in `{name}` run {(now.loops or {})[name]:,} times{_base(name, before)}")
         for name in sorted(more, key=lambda name: -more[name])[:_LINES]
     ]
 

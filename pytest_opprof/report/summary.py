@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ _MANY, _CAUSES = 3, 8
 """Summarise causes from so many failing tests on; at most so many causes."""
 _NAMED = 5
 """A command that updates more tests names none."""
+_ALIKE = 3
+"""Show so many remarks that differ in their numbers alone."""
+_NUMBER = re.compile(r"\d[\d.,]*( [a-z]+\b)?")
 _INTERRUPTED = "opprof: interrupted before a test was judged"
 _UNMARKED = (
     "opprof: nothing was measured: no test has an op_budget or opprof mark or uses the opprof fixture"
@@ -58,13 +62,7 @@ class Summary:
         if verbosity >= 0:
             for record in records:
                 yield from ["", *f"would fail: {record.reported}".split("\n")] if record.reported else []
-            shared = _shared_remarks(records)
-            for record in records:
-                if record.table:
-                    yield from ["", record.id, *record.table]
-                yield from (f"{title}: {text}" for title, text in record.each_remark if text not in shared)
-            common = [each for record in records for each in record.each_remark if each[1] in shared]
-            yield from _grouped(common, verbosity)
+            yield from _remarks(records, verbosity)
             better = [record.id for record in records if record.status is Status.IMPROVED]
             if better and not settings.update and not settings.against:
                 # An update of all tests would accept the changes of others, too.
@@ -145,10 +143,26 @@ def _has_only_time(record: TestRecord) -> bool:
     return bool(record.windows) and not counted and not any(window.ops for window in record.windows)
 
 
-def _shared_remarks(records: Sequence[TestRecord]) -> set[str]:
-    """Return the remarks that several tests share: of a backend, or of the same change."""
-    of_test = [{text for _, text in record.each_remark} for record in records]
-    return {text for text, tests in Counter(text for texts in of_test for text in texts).items() if tests > 1}
+def _remarks(records: Sequence[TestRecord], verbosity: int) -> Iterator[str]:
+    """Yield the tables and remarks of tests; those that several share once, of a backend or of the same change.
+
+    Of remarks that differ in their numbers alone, the first few and the number of the others; all with *verbosity*.
+    """
+    of_tests = [dict.fromkeys(text for _, text in record.each_remark) for record in records]
+    shared = {text for text, tests in Counter(text for texts in of_tests for text in texts).items() if tests > 1}
+    alike = Counter[str]()
+    for record in records:
+        if record.table:
+            yield from ["", record.id, *record.table]
+        for title, text in record.each_remark:
+            if text not in shared:
+                kind = _NUMBER.sub("", text)
+                alike[kind] += 1
+                if verbosity > 0 or alike[kind] <= _ALIKE:
+                    yield f"{title}: {text}"
+    if more := sum(max(remarks - _ALIKE, 0) for remarks in alike.values() if verbosity <= 0):
+        yield f"... and {plural(more, 'remark')} more that differ from these in their numbers alone (-v shows all)"
+    yield from _grouped([each for record in records for each in record.each_remark if each[1] in shared], verbosity)
 
 
 def _grouped(reasons: Iterable[tuple[str, str]], verbosity: int) -> Iterator[str]:

@@ -54,14 +54,17 @@ def compared(
 
 
 def loops_follow(base: Mapping[str, Range], now: Mapping[str, Range]) -> bool:
-    """Return True if extra loop iterations are no extra work: calls, before or now, account for as many.
+    """Return True if extra loop iterations are no extra work.
 
-    A comprehension in place of a `map` has an iteration for each call; a loop in place of calls saves these calls.
+    A comprehension in place of a `map` has an iteration for each call, and calls as often. A loop in place of calls
+    saves as many as it has iterations: 400 saved calls do not account for 18,000 (hpack, x1.22 slower).
     """
-    if PYTHON_CALLS not in base or PYTHON_CALLS not in now:
+    calls, gate = (base.get(PYTHON_CALLS), now.get(PYTHON_CALLS)), FACTS[PYTHON_CALLS].gate
+    if calls[0] is None or calls[1] is None or gate is None:
         return False
     more = now[LOOP_ITERATIONS].most - base[LOOP_ITERATIONS].most
-    return more <= max(base[PYTHON_CALLS].most, now[PYTHON_CALLS].most)
+    saved = calls[0].most - calls[1].most
+    return more <= (saved if gate.direction(calls[0], calls[1]) < 0 else max(calls[0].most, calls[1].most))
 
 
 def explained(name: str, both: Iterable[tuple[OpCounts | None, OpCounts | None]], base: Range, now: Range) -> bool:

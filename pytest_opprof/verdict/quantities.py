@@ -192,10 +192,10 @@ _TABLE = (
     ),
     Quantity(
         name=LOOP_ITERATIONS,
-        text="rounds of loops",
+        text="loop iterations",
         unit=THOUSANDS,
         of_window=lambda window: window.counted(LOOP_ITERATIONS),
-        gate=replace(_MORE_CALLS, more="more rounds", less="fewer rounds", status=Status.MORE_WORK),
+        gate=replace(_MORE_CALLS, more="more iterations", less="fewer iterations", status=Status.MORE_WORK),
         needs="python",
     ),
     Quantity(

@@ -461,8 +461,8 @@ def test_a_loop_without_a_call_fails_with_its_line(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "  rounds of loops: 500 (baseline: 2)",
-            "    the loop in `test_ids` at test_m.py:5 goes round 500 times (baseline: 2 in this function)",
+            "  loop iterations: 500 (baseline: 2)",
+            "    the loop in `test_ids` at test_m.py:5 runs 500 times (baseline: 2 in this function)",
         ]
     )
 
@@ -481,7 +481,7 @@ def test_a_loop_is_named_by_the_line_where_it_begins(
     pytester.makepyfile(test_m=source.format(500))
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["    the loop in `test_ids` at test_m.py:5 goes round * times*"])
+    result.stdout.fnmatch_lines(["    the loop in `test_ids` at test_m.py:5 runs * times*"])
 
 
 @needs_loops
@@ -498,7 +498,7 @@ def test_a_loop_fails_under_a_plain_mark_and_is_the_same_in_all_processes(
     pytester.makepyfile(test_m=source.format(5000))
     result = suite("--opprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["  rounds of loops: 5,000 (baseline: 300)"])
+    result.stdout.fnmatch_lines(["  loop iterations: 5,000 (baseline: 300)"])
 
 
 def test_a_wrong_value_of_the_mark_is_an_error(pytester: pytest.Pytester, suite: Suite) -> None:

@@ -419,9 +419,7 @@ def test_a_loop_is_named_by_its_line():
         lines=(edge(31, "total", LOOP, 5000),),
     )
     (cause,) = causes.of_loops(Before({"tokenization.total": 2}), now)
-    assert (
-        cause.text == "the loop in `total` at tokenization.py:31 goes round 5,000 times (baseline: 2 in this function)"
-    )
+    assert cause.text == "the loop in `total` at tokenization.py:31 runs 5,000 times (baseline: 2 in this function)"
     assert cause.line == line(31, "total")
 
 

@@ -344,8 +344,14 @@ class Causes:
         if python is None or python.uncounted:
             python = PythonCalls()
         kept = self._store.functions(window.environment, *test.where, window.name)
-        found = causes.most_called(python) if isinstance(kept, str) else causes.that_grew(kept.calls, python)
         said = [*lines] if window.name == BODY else []
+        if isinstance(kept, str):  # another line than those that take the time may make as many calls as before
+            slow = {each.line for each in said}
+            found = [
+                each for each in causes.most_called(python) if not each.line or not slow or each.line.location in slow
+            ]
+        else:
+            found = causes.that_grew(kept.calls, python)
         # Where its calls fail, too, their cause stands there.
         said += in_words(found) if not said or not window.wanted_functions else []
         said += [Where(plural(python.collections, "full garbage collection"))] if python.collections > 1 else []

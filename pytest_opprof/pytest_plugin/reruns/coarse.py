@@ -89,6 +89,7 @@ class Coarsely:
         self._is_first = True
         """Whether no test ran here before; the first test imports frameworks and starts their profilers."""
         self._limit = TimeLimit(TIMES_S)
+        self._said = 0
 
     def settled(
         self,
@@ -195,7 +196,11 @@ class Coarsely:
                 return why, busy
             if not number:
                 again = f"re-running it in up to {COARSE_PROCESSES} fresh processes to confirm"
-                say(self._config, f"opprof: {test.id} takes longer than its baseline; {again}")
+                self._said += 1
+                if self._said <= _SAID:
+                    say(self._config, f"opprof: {test.id} takes longer than its baseline; {again}")
+                elif self._said == _SAID + 1:
+                    say(self._config, "opprof: more tests take longer than their baselines; re-running them, too")
             watch = Watch()
             with self._limit.spent():
                 try:
@@ -266,6 +271,8 @@ def is_judged(diff: Diff) -> bool:
     return not diff.wall_is_judged
 
 
+_SAID = 3
+"""Announce so many tests that are run again."""
 _IN_PARALLEL = "other tests run at the same time"
 _ELSEWHERE = "the baseline is of another machine or Python"
 
