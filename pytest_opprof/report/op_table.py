@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..machine.ranks import ranks_named
 from ..profile.kernels import KernelStats
 from ..profile.range import Range
+from ..profile.timings import OUTSIDE
 from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, plural
@@ -124,17 +125,18 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = (), 
     *allowed* are the rows (`Row.accepted_as`) that a commit accepts.
     """
     has_work, is_timed = any(row.work.text for row in diff.rows), diff.total.base_ns is not None
-    columns = [Column("op", OP), Column("calls (base -> now)", CALLS_CHANGE)]
+    has_ops = _has_ops(diff)
+    columns = [Column("op", OP), *([Column("calls (base -> now)", CALLS_CHANGE)] if has_ops else [])]
     columns += [Column("work (base -> now)", SHORT_WORDS, spare=2)] if has_work else []
     columns += [Column("device time (base -> now)", TIME_CHANGE), Column("change", spare=1)] if is_timed else []
-    columns += [] if is_timed else [Column("device time", TIME)]
+    columns += [Column("device time", TIME)] if has_ops and not is_timed else []
     columns += [Column("verdict", SHORT_WORDS), *(Column(None, key=key) for key in _FOR_PROGRAMS)]
     cells = [
         [
             row.title,
-            row.calls if row.is_op else None,
+            *([row.calls if row.is_op else None] if has_ops else []),
             *([row.changed_work or (row.now.told if row.now else "")] if has_work else []),
-            *([(row.base_ns, row.now_ns), row.change] if is_timed else [row.now_ns]),
+            *([(row.base_ns, row.now_ns), row.change] if is_timed else [row.now_ns] if has_ops else []),
             _said(row, is_over=row.op in over, accepted=row.accepted_as in allowed),
             row.op,
             *(calls and calls.most for calls in row.calls),
@@ -150,10 +152,16 @@ def changes(diff: Diff, rows: Sequence[Row], over: Collection[str | None] = (), 
     return Table(columns, cells, senses, elsewhere="a wider terminal shows all columns")
 
 
+def _has_ops(diff: Diff) -> bool:
+    """Return True if a table has columns of ops; code without an op has calls of functions, memory, CPU time."""
+    return diff.total.base_ns is not None or any(row.is_op for row in diff.rows)
+
+
 def _compared(window: JudgedWindow, diff: Diff) -> tuple[Table, list[bool]]:
     """Return the table of a window and its base, and of which ops there is a change or a broken limit to tell."""
     over = {finding.op for finding in window.budget}
-    rows = [row for row in diff.rows if not row.is_told_as_a_whole]
+    has_ops = _has_ops(diff)
+    rows = [row for row in diff.rows if not row.is_told_as_a_whole and (has_ops or row.op != OUTSIDE)]
     rows.sort(key=lambda row: (row.op not in over, row.accepted_as in window.allowed))
     return changes(diff, rows, over, window.allowed), [row.op in over or row.verdict.is_change for row in rows]
 

@@ -68,7 +68,7 @@ def test_a_changed_line_calls_what_the_baseline_may_lack():
     assert causes.to_look_up(before, now.functions) == {*now.functions}
     loop, change = (
         "`mask` at tokenization.py:35 calls `image.getpixel` 7,569 times (baseline: 20)",
-        "`coloured` at tokenization.py:106 calls `tokenization.mask` once (baseline: 0 to 10); 1 more function"
+        "`coloured` at tokenization.py:106 calls `tokenization.mask` once (baseline: at most 10); 1 more function"
         " (+7,549 calls) follows from it",
     )
     assert of_calls(before, now) == [loop]
@@ -425,7 +425,7 @@ def test_a_loop_is_named_by_its_line():
 
 def test_a_function_that_the_baseline_left_out_had_at_most_so_many_calls():
     now = PythonCalls(functions={"a.f": 200, "a.g": 9})
-    assert of_calls(Before({}, above=10), now) == ["`a.f` is called 200 times (baseline: 0 to 10)"]
+    assert of_calls(Before({}, above=10), now) == ["`a.f` is called 200 times (baseline: at most 10)"]
 
 
 def test_of_what_a_package_does_the_function_that_the_line_calls_itself_is_named():

@@ -217,3 +217,16 @@ def test_an_op_from_two_lines_is_two_causes_and_one_where_each_test_has_its_own_
         "Cast in 2 tests: +2 calls, from m.py:20 in forward",
     ]
     assert told(1, 2, 3) == ["Cast in 3 tests: +3 calls, most from m.py:1 in forward"]
+
+
+@pytest.mark.parametrize(("verbosity", "shown"), [(0, 3), (1, 5)])
+def test_of_remarks_that_differ_in_their_numbers_alone_a_few_are_shown(
+    settings: Settings, verbosity: int, shown: int
+) -> None:
+    said = [f"CPU time: {number} ms (baseline: 1.2 s), x{number}.5, the first time" for number in range(1, 6)]
+    records = [record(name, remarks={f"t.py::{name}": [text]}) for name, text in zip("abcde", said)]
+    records.append(record("f", remarks={"t.py::f": ["nothing was counted"]}))
+    lines = [*summary(*records).told(settings, verbosity)][:-1]
+    assert lines[:shown] == [f"t.py::{name}: {text}" for name, text in zip("abcde", said[:shown])]
+    more = ["... and 2 remarks more that differ from these in their numbers alone (-v shows all)"]
+    assert lines[shown:] == ["t.py::f: nothing was counted", *(more if shown == 3 else [])]

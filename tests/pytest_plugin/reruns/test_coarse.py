@@ -181,6 +181,26 @@ def test_what_takes_longer_in_three_fresh_processes_fails(slower: Callable[..., 
     )
 
 
+def test_of_many_tests_that_take_longer_a_few_are_announced(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cpu in (12, 60):
+        text = MODEL.format(cpu=cpu, wall=cpu, mark="", more="pass")
+        others = [text[text.index("@pytest") :].replace("test_a", f"test_{name}") for name in "bcdef"]
+        pytester.makepyfile(test_m=text + "".join(others))
+        asked = in_one_thread(monkeypatch, look(12))
+        result = suite("--opprof", *(["--opprof-update"] if cpu == 12 else []))
+    assert len(asked) == 6
+    result.assert_outcomes(passed=6)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: test_m.py::test_c takes longer than its baseline*",
+            "opprof: more tests take longer than their baselines; re-running them, too",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*test_[ef] takes longer*")
+
+
 def test_time_in_ops_is_said_to_be_there(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
