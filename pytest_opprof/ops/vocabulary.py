@@ -11,6 +11,8 @@ CAST = "Cast"
 COPY = "Copy"
 COMPILE = "torch::compile"
 GRAPH = "torch::graph"
+# A call of a program that JAX compiled, and of a kernel in it.
+PROGRAM, KERNEL = "jax::program", "jax::kernel"
 # Raw names that are a `Cast` if the dtypes recorded with the call differ, and otherwise the `Copy` of their table.
 # ``dtype=`` stands for a NumPy ufunc told to compute in another dtype.
 CASTS: Mapping[str, str] = {

@@ -79,8 +79,10 @@ class Measuring:
         self._compared = compared
         self._failing: dict[object, str] = {}
         """The first failing test of each cause."""
-        self._ran_again = 0
-        """The number of tests without a mark whose body ran once more for its calls of Python functions."""
+        self._ran_again: int | None = 0
+        """The number of tests without a mark whose body ran once more for its calls of Python functions; None once a
+        failing test said it.
+        """
         self._modules: set[str] = set()
         """The modules whose baselines told how fast a core can be."""
 
@@ -156,7 +158,7 @@ class Measuring:
                 test.keep_unmeasured(reported=str(test.unmeasured(error)))
                 return call.result if call.is_over else (yield)
             if error is call.raised:
-                self._say_ran_again()
+                self._say_ran_again(test)
                 raise
             if isinstance(error, (OpprofError, pytest.exit.Exception)):
                 raise  # the last: `Parent.ask` ends this process
@@ -174,14 +176,14 @@ class Measuring:
                 self._compared.leave(test)
         return call.result if call.is_over else (yield)
 
-    def _say_ran_again(self) -> None:
+    def _say_ran_again(self, test: TestRun) -> None:
         """Say that a failing test may have found what a body that ran twice left in a module."""
         if self._ran_again:
             tests = plural(self._ran_again, "test")
-            ran = f"{tests} without a mark ran again, for calls of Python functions and memory"
-            advice = "--no-opprof-python --no-opprof-memory"
-            self._summary.lines.append(f"opprof: before a test failed {ran}; if it fails for that: {advice}")
-            self._ran_again = 0  # once is enough
+            ran = f"{tests} without a mark had run twice, to count Python calls and memory"
+            advice = "To rule this out as the cause: --no-opprof-python --no-opprof-memory"
+            self._summary.lines.append(f"opprof: when {test.id} failed, {ran}. {advice}")
+            self._ran_again = None  # once is enough
 
     def _measured(self, test: TestRun, call: Call) -> Generator[None, object, object]:
         with test.told_plainly():
@@ -251,7 +253,8 @@ class Measuring:
         if test.plan.python:
             measurement.python = dict(self._counted(test, measurement, call))
         elif by_default and test.plan.python is None:
-            self._ran_again += not test.plan.marked
+            if self._ran_again is not None:
+                self._ran_again += not test.plan.marked
             counted = self._with_lines(partial(body.count, call, measurement))
             measurement.python = {name: each for name, each in counted.items() if name in by_default}
         # After the calls were counted: caches that these runs fill make fewer of them. Where time alone is in question,

@@ -213,8 +213,8 @@ class JudgedWindow:
 
     @property
     def _lost(self) -> list[Finding]:
-        """The finding that calls may have run unseen."""
-        if self.diff is None or self.accepted:
+        """The finding that calls may have run unseen; extra calls that were seen are certain."""
+        if self.diff is None or self.accepted or self.does_more:
             return []
         lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
         return [*lost, *(Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead)]

@@ -120,15 +120,11 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
                     sys.setswitchinterval(interval)
                 is_over.set()
                 looker.join()
-    if is_ours and not snapshots:
-        found_at = _line_at(peak, call, shown)
-        return [found_at or Where("its lines are unknown: the peak is over within a millisecond")]
-    found = Counter[_Line]()
-    for trace in snapshots[-1].statistics("traceback") if snapshots else ():
-        if line := _line_of(trace.traceback, shown):
-            found[line] += trace.size
-    if not found:
+    if not is_ours:
         return []
+    found = _held(snapshots[-1], shown) if snapshots else _at_peak(peak, call, shown)
+    if not found:
+        return [] if snapshots else [Where("its lines are unknown: the peak is over within a millisecond")]
     [(largest, most)] = found.most_common(1)
     if _NOTABLE * peak <= most < _MUCH * peak:
         return [
@@ -165,33 +161,55 @@ def _held_at(line: _Line, nbytes: int) -> Where:
     return Where(f"{format_bytes(nbytes)} at {line.place}{below}", line.changed or line.place)
 
 
-def _line_at(peak: int, call: Callable[[], object], shown: Shown | None) -> Where | None:
-    """Run the body as a *call*, line by line, and return the one that allocates most of its *peak*.
+def _held(snapshot: tracemalloc.Snapshot, shown: Shown | None) -> Counter[_Line]:
+    """Return the memory of a snapshot by line of the program."""
+    found = Counter[_Line]()
+    for trace in snapshot.statistics("traceback"):
+        if line := _line_of(trace.traceback, shown):
+            found[line] += trace.size
+    return found
 
-    None if none does, or if lines cannot be traced.
+
+def _at_peak(peak: int, call: Callable[[], object], shown: Shown | None) -> Counter[_Line]:
+    """Run the body as a *call*, line by line, and return the memory by line at its *peak*: of the line that allocates
+    most, and of those before it whose memory is still there.
+
+    Empty if none allocates much of it, or if lines cannot be traced.
     """
     chains, at, begun = Chains(), UNKNOWN, 0
-    line, more = UNKNOWN, 0
+    line, more, before = UNKNOWN, 0, 0
+    snapshots: list[tracemalloc.Snapshot] = []
 
-    def moved(node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
-        nonlocal at, begun, line, more
+    def noted(node: int) -> None:  # pragma: no cover  # called by trace functions, where coverage is put aside
+        nonlocal at, begun, line, more, before
         now, highest = tracemalloc.get_traced_memory()
         # Later lines keep what one allocated, and may reach a little more.
         if highest >= _NEARLY[1] * peak and highest - begun > more:
-            line, more = at, highest - begun
+            line, more, before = at, highest - begun, begun
         tracemalloc.reset_peak()
         at, begun = node, now
 
-    gc.collect(1)
-    with uncollected(), traced(1) as is_ours:
-        if not is_ours or Tracer.unavailable():
-            return None
-        tracer = Tracer(chains, moved)
-        tracer.start(sys._getframe())
-        try:
-            call()
-        finally:
-            tracer.stop()
-        moved(UNKNOWN)
-    found = _line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), shown)
-    return _held_at(found, more) if found and more >= _NEARLY[0] * peak else None
+    def looked(node: int) -> None:  # pragma: no cover  # called by trace functions, too
+        if node == line and not snapshots and tracemalloc.get_traced_memory()[0] >= _NEARLY[1] * before:
+            snapshots.append(tracemalloc.take_snapshot())
+
+    def by_line(moved: Callable[[int], None], frames: int) -> None:
+        gc.collect(1)
+        with uncollected(), traced(frames) as is_ours:
+            if not is_ours or Tracer.unavailable():
+                return
+            tracer = Tracer(chains, moved)
+            tracer.start(sys._getframe())
+            try:
+                call()
+            finally:
+                tracer.stop()
+            moved(UNKNOWN)
+
+    by_line(noted, 1)
+    largest = _line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), shown)
+    if not largest or more < _NEARLY[0] * peak:
+        return Counter()
+    if before >= _NOTABLE * peak:
+        by_line(looked, _FRAMES)
+    return (_held(snapshots[0], shown) if snapshots else Counter()) + Counter({largest: more})

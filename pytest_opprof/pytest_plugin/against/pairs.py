@@ -585,7 +585,17 @@ def _without(said: Where, known: Where) -> Where:
     """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
     parts = said.text.split("; ")
     there = {_holder(part): _size(part) for part in known.text.split("; ")}
-    new = [part for part in parts if _size(part) > _AS_MUCH * there.get(_holder(part), -1)]
+    moved = {_LINE.sub("", holder): size for holder, size in there.items() if holder not in {*map(_holder, parts)}}
+
+    def held_there(part: str) -> bool:
+        holder, nbytes = _holder(part), _size(part)
+        if holder in there:
+            return nbytes <= _AS_MUCH * there[holder]
+        # A line moves with those above it. It held about as much.
+        as_much = moved.get(_LINE.sub("", holder))
+        return as_much is not None and max(nbytes, as_much) <= _AS_MUCH * min(nbytes, as_much)
+
+    new = [part for part in parts if not held_there(part)]
     if not new or new == parts:
         return said if new else Where("")
     place = new[0].rpartition(" ")[2]

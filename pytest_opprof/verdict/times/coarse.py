@@ -239,17 +239,15 @@ def slower_despite_tracer(base: Coarse, host_ns: Sequence[int]) -> Slower | None
     return Slower(WALL_TIME, base.wall_ns[0], now) if now > CPU.of(base.wall_ns, elsewhere=True) else None
 
 
-def as_before(base: Coarse, now: Coarse, then: str, *, is_first: bool = False) -> str:
+def as_before(base: Coarse, now: Coarse, then: str) -> str:
     """Return a remark that a window with extra calls takes no extra CPU time; empty below the shortest time that tells.
 
     Also empty if the base took clearly longer: its first run imported or compiled, as this one did not. *then* names
-    the base. *is_first*: both are first runs, which import or compile and hide the time of later ones (5.1 ms where
-    these take x34).
+    the base.
     """
     if base.cpu_ns[0] < _LEAST_TOLD_NS or slower(now, base, wall=False):
         return ""
-    took = f"{COARSE[CPU_TIME]}{' of the first run' if is_first else ''}"
-    return f"{took}: {_shown(now.cpu_ns[0])} ({then}: {_span(*base.cpu_ns)}), within its limit"
+    return f"{COARSE[CPU_TIME]}: {_shown(now.cpu_ns[0])} ({then}: {_span(*base.cpu_ns)}), within its limit"
 
 
 _LEAST_TOLD_NS = 5_000_000

@@ -600,6 +600,13 @@ def test_lines_that_hold_as_much_memory_at_the_revision_do_not_explain_a_peak(pa
     text = run.report().longreprtext
     assert data not in text
     assert drained not in text
+    moved = "19.1 MiB at response.py:797; 3.8 MiB at response.py:790"  # a line that was removed stood above
+    again[0] = took(run, 12, facts={"host_memory": (19 * 2**20,)}, explained={"host_memory": f"{data}; {drained}"})
+    again[1] = took(run, 12, facts={"host_memory": (38 * 2**20,)}, explained={"host_memory": f"{data}; {moved}"})
+    run.found.locate([[run.described]], again)
+    text = run.report().longreprtext
+    assert "\n    3.8 MiB at response.py:790\n" in text
+    assert "797" not in text
 
 
 def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ....errors import BackendError
 from ....ops.names import Kind
 from ....ops.signature import Signature
+from ....ops.vocabulary import KERNEL, PROGRAM
 from ....profile.columns import ABSENT
 from ....profile.events.event_log import EventLog
 from ....sites.chains import UNKNOWN, Frame
@@ -32,7 +33,7 @@ from .programs import Known, Program, Programs
 from .recording import Execution, Ran, Recording
 from .traced import Traced
 
-COMPILE, PROGRAM, KERNEL = "jax::compile", "jax::program", "jax::kernel"
+COMPILE = "jax::compile"
 # Raw names that `ops.tables` lacks and that are no mistake in a budget even if they did not run.
 NAMES = frozenset([COMPILE, PROGRAM, KERNEL]) | OTHERS
 PROGRAM_OPS, TEMPORARY_MEMORY = "program_ops", "temporary_memory"

@@ -15,8 +15,9 @@ from typing import Any
 from ....errors import BackendError
 from .programs import compiling
 
-# The name of its programs, in profiles and in JAX's events of compilation.
-MODULE, FUNCTION = "jit_opprof_fence", "jit(opprof_fence)"
+# The name of its function, and of its programs in profiles and in JAX's events of compilation.
+NAME = "opprof_fence"
+MODULE, FUNCTION = f"jit_{NAME}", f"jit({NAME})"
 # The versions with which all of this backend was tested.
 KNOWN = "jax 0.7.2 to 0.10.2"
 # The event around each.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ....sites.code import relative
+from .fence import NAME
 
 # The loggers of explanations: JAX 0.7.2 to 0.10, and before.
 _LOGGERS = ("jax._src.interpreters.partial_eval", "jax._src.pjit")
@@ -68,7 +69,7 @@ class Misses(logging.Filter):
         if not text:
             return True
         # A function that another one traces is a part of it: a branch of `lax.cond` is compiled with that.
-        if (found := _FUNCTION.search(text)) and not _is_inside_another():
+        if (found := _FUNCTION.search(text)) and found[1] != NAME and not _is_inside_another():
             function = f"{found[1]} ({found[2]})"
             if function in self._seen and self._missed is not None:
                 self._missed(f"{found[1]} ({relative(found[2])})", reason(text))

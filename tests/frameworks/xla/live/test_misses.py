@@ -33,6 +33,15 @@ def test_a_function_of_a_package_is_placed_in_that(file: str, shown: str) -> Non
     assert said == [f"<lambda> ({shown}:694): another function is defined there each time"]
 
 
+def test_the_program_of_opprof_itself_is_not_the_tests() -> None:
+    text = TEXT.replace("<lambda> id=139", "opprof_fence").format("fence.py")
+    misses, said = Misses(), list[str]()
+    with misses.told(lambda function, why: said.append(function)):
+        for _ in range(2):
+            misses.filter(logging.LogRecord("jax", logging.WARNING, "", 0, text, (), None))
+    assert said == []
+
+
 def test_each_argument_that_differs_is_told_apart() -> None:
     text = """TRACING CACHE MISS at test_a.py:7 (test_a):
   for f defined at test_a.py:4
