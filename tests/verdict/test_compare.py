@@ -628,6 +628,32 @@ def test_the_causes_come_first_ops_with_a_canonical_name() -> None:
     assert [finding.short for finding in findings] == ["Cast 1 -> 2", "aten::to 1 -> 9", "mylib::op 0 -> 1"]
 
 
+@pytest.mark.parametrize(("reshapes", "first"), [(6, "Copy"), (60, "Reshape")])
+def test_a_few_views_come_after_a_copy(reshapes: int, first: str) -> None:
+    now = {"Reshape": OpCounts(Range(reshapes)), "Copy": OpCounts(Range(1))}
+    assert compare(({}, {}), (now, {}), unjudged("no times", ()), STORED).worse[0].op == first
+
+
+def jax_calls(programs: int, kernels: int, products: int) -> dict[str, OpCounts]:
+    calls = {"Mul": products, "jax::program": programs, "jax::kernel": kernels}
+    return {op: OpCounts(Range(number)) for op, number in calls.items()}
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "first"),
+    [
+        ((44, 381, 301), (714, 851, 393), "jax::program: 714 calls, op by op (baseline: 44)"),
+        ((44, 381, 301), (88, 762, 602), "Mul: 602 calls (baseline: 301)"),  # each runs twice as often
+        ((44, 50, 301), (88, 94, 345), "Mul: 345 calls (baseline: 301)"),  # they had one kernel before, too
+    ],
+)
+def test_programs_that_run_ops_one_by_one_are_the_first_cause(
+    base: tuple[int, int, int], now: tuple[int, int, int], first: str
+) -> None:
+    found = compare((jax_calls(*base), {}), (jax_calls(*now), {}), unjudged("no times", ()), STORED)
+    assert next(found.findings()).text == first
+
+
 def test_fewer_calls_on_fewer_bytes_are_no_wider_dtypes() -> None:
     base = OpCounts(Range(505), dtypes={"int32": Range(60, 60), "float32": Range(445, 445)}, bytes=Range(6000, 6000))
     now = OpCounts(Range(452), dtypes={"int64": Range(7, 7), "float32": Range(445, 445)}, bytes=Range(1000, 1000))
@@ -876,6 +902,13 @@ def test_extra_ops_explain_a_time_and_a_peak_of_memory_does_not() -> None:
 def test_python_calls_come_first_if_they_are_a_hundred_times_the_extra_calls_of_ops(more: int, first: str) -> None:
     base = {"Add": OpCounts(Range(1))}, {"python_calls": Range(50)}
     now = {"Add": OpCounts(Range(2))}, {"python_calls": Range(50 + more)}
+    assert compare(base, now, TimingVerdict(Verdict.OK), STORED).worse[0].op == first
+
+
+@pytest.mark.parametrize(("calls", "first"), [(351, "host_memory"), (400, "python_calls")])
+def test_a_few_calls_more_come_after_the_memory(calls: int, first: str) -> None:
+    base = {}, {"python_calls": Range(340), "host_memory": Range(4 << 20)}
+    now = {}, {"python_calls": Range(calls), "host_memory": Range(10 << 20)}
     assert compare(base, now, TimingVerdict(Verdict.OK), STORED).worse[0].op == first
 
 

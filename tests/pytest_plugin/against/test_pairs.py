@@ -245,6 +245,13 @@ def later(calls: int, name: str = "Add", rounds: int = 1) -> JudgedWindow:
     return replace(found, repeat=({name: OpCounts(Range(calls))}, {}))
 
 
+@pytest.mark.parametrize(("calls", "status"), [(1163, Status.OK), (900, Status.IMPROVED)])
+def test_a_few_calls_of_python_functions_less_are_no_improvement(pairs: Run, calls: int, status: Status) -> None:
+    run = pairs(source=ONE)
+    run.add(*(took(run, 12, facts={"python_calls": (number,)}) for number in (1215, calls)))
+    assert run.record().status is status
+
+
 def test_a_test_that_does_more_only_when_run_again_is_compared_by_a_later_run(pairs: Run) -> None:
     run = pairs(source=ONE)
     test = run.described
