@@ -51,6 +51,26 @@ def test_the_changed_line_that_leads_to_a_peak_is_named(pytester: pytest.Pyteste
     )
 
 
+@pytest.mark.parametrize(("copies", "says_test"), [(3, False), (1, True)])
+def test_data_of_the_test_itself_explain_no_rise_that_other_lines_hold(
+    pytester: pytest.Pytester, suite: Suite, copies: int, says_test: bool
+) -> None:
+    looked = f"    [each.join(10) for each in threading.enumerate() if each.name == {LOOKER!r}]\n"
+    code = pytester.makepyfile(m="def copied(data):\n    return data[:9]\n")
+    write(
+        pytester, "opprof(memory=True)", f"    import m\n    data = bytes(1 << 20)\n    kept = m.copied(data)\n{looked}"
+    )
+    suite("--opprof-update", "--no-opprof-python").assert_outcomes(passed=1)
+    code.write_text(code.read_text().replace("data[:9]", f"bytes({copies} << 20)"))
+    if says_test:  # the other half of the rise
+        test = pytester.path / "test_m.py"
+        test.write_text(test.read_text().replace("bytes(1 << 20)", "bytes(2 << 20)"))
+    result = suite("--opprof", "--no-opprof-python")
+    result.assert_outcomes(failed=1)
+    more = "; 2 MiB at test_m.py:7" if says_test else ""
+    result.stdout.fnmatch_lines([f"    {copies} MiB at m.py:2{more}"])
+
+
 LEAK = "    SEEN.append([str(number) for number in range({})])\n"
 
 

@@ -208,8 +208,10 @@ def _at_peak(peak: int, call: Callable[[], object], shown: Shown | None) -> Coun
 
     by_line(noted, 1)
     largest = _line_of(tracemalloc.Traceback([(each.file, each.line) for each in chains.frames(line)]), shown)
-    if not largest or more < _NEARLY[0] * peak:
+    if not largest:
         return Counter()
     if before >= _NOTABLE * peak:
         by_line(looked, _FRAMES)
+    if not snapshots and more < _NEARLY[0] * peak:
+        return Counter()
     return (_held(snapshots[0], shown) if snapshots else Counter()) + Counter({largest: more})

@@ -536,7 +536,7 @@ class Found:
             again = [changes(in_all(there), run, test.tolerances) for run in here]
 
             def is_steady(row: Row) -> bool:
-                # Calls of Python functions were counted once a side, and asyncio's differ by a few in a hundred (anyio).
+                # Calls of Python functions were counted once a side, and asyncio's differ by a few percent (anyio).
                 is_fewer = row.op not in OF_PYTHON or row.work.growth <= _FEWER
                 return (
                     is_fewer if row.is_fact else all(row.op in each and each[row.op].is_improvement for each in again)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,9 +33,10 @@ from ...python_calls.counted import PythonCalls
 from ...results.judged_window import JudgedWindow
 from ...results.window_result import BODY, SitesByOp, WindowNumbers
 from ...sites.changed import Changes
+from ...sites.code import relative
 from ...sites.places import Calls
 from ...sites.shown import Shown
-from ...units import plural
+from ...units import parse, plural
 from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, KEPT_MEMORY, NOTABLE_KEPT, PEAKS, WITH_LINES, called
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
@@ -45,6 +48,9 @@ OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
 _OFTEN_NS = 1_000_000_000
 _CHANGES = "the change since a baseline"
 _ONCE = "the body cannot run twice"
+# The amount of memory that a line holds: ``4.96 MiB at models.py:238``.
+_AMOUNT = re.compile(r"\d[\d.]* [KMGT]?i?B\b")
+_MOST_OF_RISE = 0.9
 _LOOK = "; --opprof-sites records them in the first run"
 
 
@@ -335,7 +341,9 @@ class Causes:
         if not highest:
             return peaks, ()
         self._show_changes(test, window)
-        return peaks, holders(highest, are_lines_known=known, on_device=on_device)
+        found = holders(highest, are_lines_known=known, on_device=on_device)
+        growth = max((row.work.growth for row in window.worse if row.op in peaks), default=0)
+        return peaks, _of_rise(found, f"{relative(test.file)}:", highest * (1 - 1 / growth) if growth else math.inf)
 
     def _with_functions(
         self, test: TestRun, window: JudgedWindow, lines: Sequence[Where], counted: Mapping[str, PythonCalls]
@@ -364,6 +372,16 @@ class Causes:
         if isinstance(kept, str):
             return window.with_remark(f"the Python functions that grew are unknown: {kept}")
         return replace(window, base_functions=kept.calls, base_loops=kept.loops)
+
+
+def _of_rise(found: Sequence[Where], of_test: str, rise: float) -> Sequence[Where]:
+    """Return the holders of a peak without lines of the test if the others hold its *rise*, in bytes: it makes the same
+    data as before.
+    """
+    others = [each for each in found if not each.line.startswith(of_test)]
+    amounts = [_AMOUNT.match(each.text) for each in others]
+    held = sum(parse(amount[0]).value for amount in amounts if amount)
+    return others if held >= _MOST_OF_RISE * rise else found
 
 
 def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> JudgedWindow:

@@ -230,6 +230,22 @@ def test_nothing_is_traced_after_an_error(look: object) -> None:
     assert gc.isenabled()
 
 
+def test_of_a_peak_that_is_over_at_once_the_lines_before_it_are_named_too(
+    monkeypatch: pytest.MonkeyPatch, untraced: None
+) -> None:
+    monkeypatch.setattr(host_memory, "_LOOK_S", 10)  # no other thread looks
+
+    def body() -> object:
+        copied = bytearray(4 * MIB)
+        return bytearray(9 * MIB), copied
+
+    begin = body.__code__.co_firstlineno
+    lines = [each.text for each in lines_at(13 * MIB, body)]
+    assert lines == [
+        f"{mib} MiB at tests/measure/memory/test_host_memory.py:{begin + at}" for mib, at in ((9, 2), (4, 1))
+    ]
+
+
 def test_a_peak_that_no_line_holds_a_tenth_of_is_said_to_be_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_memory, "_NEARLY", (0.01,))
 
