@@ -35,6 +35,9 @@ _ENDING_S = 10
 _OF_ERROR = 40
 # The variables by which coverage, and pytest-cov before 7, traces each Python that starts; it takes time for each line.
 TRACERS: tuple[str, ...] = ("COVERAGE_PROCESS_", "COV_CORE_")
+# The number of workers of pytest-xdist. SciPy's and scikit-learn's conftest.py give each worker its part of the cores,
+# and results of matrix products differ by rounding: expm then took other branches than in the update.
+_WORKERS = "PYTEST_XDIST_WORKER_COUNT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +181,7 @@ def started(commands: Sequence[Command], begun: Callable[[Child], None] | None =
 
 def _start(command: Command, port: int, hello: list[object], output: IO[bytes]) -> Child:
     told = {"port": port, "hello": hello, "seed": command.seed, "hash_seed": os.environ.get(HASH_SEED), **command.told}
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(TRACERS)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith((*TRACERS, _WORKERS))}
     try:
         process = subprocess.Popen(
             command.words,

@@ -168,6 +168,22 @@ def test_coverage_does_not_start_in_a_process_that_measures(tmp_path: Path, monk
 
 
 @pytest.mark.processes
+def test_a_process_of_a_worker_does_not_share_the_cores_with_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")  # its own files and databases
+    says = (
+        HELLO
+        + "line.sendall(json.dumps([each for each in os.environ if each.startswith('PYTEST_XDIST')]).encode() + b'\\n')"
+        + "\nline.recv(9)"
+    )
+    with started([program(says, tmp_path)]) as (one,):
+        assert "PYTEST_XDIST_WORKER" in (found := one.hear())
+        assert "PYTEST_XDIST_WORKER_COUNT" not in found
+
+
+@pytest.mark.processes
 def test_each_process_has_a_seed_of_its_own_and_knows_the_users_for_hashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
