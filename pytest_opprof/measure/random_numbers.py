@@ -8,44 +8,44 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from zlib import crc32
+
+# The generator of the functions of `random`.
+_PYTHON: Any = random.seed.__self__  # type: ignore[attr-defined]  # typeshed calls it a function
 
 
 @contextmanager
-def kept() -> Iterator[None]:
-    """Let later code draw the same numbers as without the context: runs of a body that measure draw some.
+def apart() -> Iterator[None]:
+    """Draw other numbers in the context than later code, which draws the same as without it.
 
-    SciPy's tests of matrix functions draw from NumPy's global generator, and do more or less work with other numbers.
+    SciPy's tests of matrix functions do more or less work with other numbers of NumPy's global generator, and runs of a
+    body that measure draw some. They draw others than the next test, whose names of files and ports may have to be new,
+    and the same from the same state, so that processes agree.
     """
-    restore: list[Callable[[], object]] = [partial(random.setstate, random.getstate())]
-    numpy_random: Any = sys.modules.get("numpy.random")
-    if hasattr(numpy_random, "get_state"):
-        restore.append(partial(numpy_random.set_state, numpy_random.get_state(legacy=False)))
+    restore: list[Callable[[], object]] = [partial(_PYTHON.setstate, _PYTHON.getstate())]
+    _PYTHON.seed(_PYTHON.getrandbits(64))
+    # Not by functions of the modules, which a test may have replaced: as a ban, or by a double.
+    numpy: Any = getattr(getattr(sys.modules.get("numpy.random"), "mtrand", None), "_rand", None)
+    if numpy is not None:
+        restore.append(partial(numpy.set_state, numpy.get_state(legacy=False)))
+        bits = numpy._bit_generator
+        bits.state = type(bits)(numpy.randint(2**31)).state
     torch: Any = sys.modules.get("torch")
-    if hasattr(torch, "get_rng_state"):
-        restore.append(partial(torch.set_rng_state, torch.get_rng_state()))
-    for device in _started(torch):
-        restore.append(partial(device.set_rng_state_all, device.get_rng_state_all()))
+    for generator in [getattr(torch, "default_generator", None), *_of_accelerators(torch)]:
+        if generator is not None:
+            state = generator.get_state()
+            restore.append(partial(generator.set_state, state))
+            generator.manual_seed(crc32(state.numpy()))
     try:
         yield
     finally:
-        for each in restore:
-            each()
+        for put_back in restore:
+            put_back()
 
 
-def _started(torch: Any) -> Iterator[Any]:
-    """Yield the kinds of accelerators that PyTorch uses."""
+def _of_accelerators(torch: Any) -> Iterator[Any]:
+    """Yield the generators of GPUs and NPUs that PyTorch uses."""
     for name in ("cuda", "npu"):
         device = getattr(torch, name, None)
-        if device is not None and device.is_initialized():
-            yield device
-
-
-def seed(number: int) -> None:
-    """Seed the generators that are loaded, so that two processes draw the same numbers."""
-    random.seed(number)
-    numpy_random: Any = sys.modules.get("numpy.random")
-    if hasattr(numpy_random, "seed"):
-        numpy_random.seed(number)
-    torch: Any = sys.modules.get("torch")
-    if hasattr(torch, "manual_seed"):
-        torch.manual_seed(number)
+        if device is not None and getattr(device, "is_initialized", bool)():
+            yield from getattr(device, "default_generators", ())

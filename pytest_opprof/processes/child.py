@@ -52,10 +52,9 @@ class Command:
     """Its task: `parent.Told`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Its environment variables beside this process's, which start no coverage there."""
-    seed: int = 0
-    """Of Python's hashes: the order of a set of strings may decide how often ops run. 5 of 305 tests of pandas' merge
-    make other calls with half of all seeds. Not the user's, since tox chooses another for each run. Of random numbers,
-    too: each test begins with it.
+    hash_seed: int = 0
+    """Of Python: the order of a set of strings may decide how often ops run. 5 of 305 tests of pandas' merge make other
+    calls with half of all seeds. Not the user's, since tox chooses another for each run.
     """
 
 
@@ -180,13 +179,13 @@ def started(commands: Sequence[Command], begun: Callable[[Child], None] | None =
 
 
 def _start(command: Command, port: int, hello: list[object], output: IO[bytes]) -> Child:
-    told = {"port": port, "hello": hello, "seed": command.seed, "hash_seed": os.environ.get(HASH_SEED), **command.told}
+    told = {"port": port, "hello": hello, "hash_seed": os.environ.get(HASH_SEED), **command.told}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith((*TRACERS, _WORKERS))}
     try:
         process = subprocess.Popen(
             command.words,
             cwd=command.folder,
-            env={**inherited, **command.environment, HASH_SEED: str(command.seed), VARIABLE: json.dumps(told)},
+            env={**inherited, **command.environment, HASH_SEED: str(command.hash_seed), VARIABLE: json.dumps(told)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

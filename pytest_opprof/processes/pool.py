@@ -163,8 +163,8 @@ class Pool:
     def started(self, files: Iterable[str], number: int = 1, first: int = 0) -> Iterator[list[Process]]:
         """Start *number* processes at once, and yield them when all have collected the tests in *files*.
 
-        Their seeds follow from *first*, so the one that confirms extra work (0) has the sets and the random numbers of
-        an update's second process. They are gone afterwards.
+        Their hash seeds follow from *first*, so the one that confirms extra work (0) has the sets of an update's
+        second process. They are gone afterwards.
         """
         if not self._rank.is_alone:
             raise BackendError(f"{NO_FRESH} {self._rank.size} ranks")
@@ -173,9 +173,9 @@ class Pool:
             commands = []
             for each in range(first, first + number):
                 (folder / f"{each}").mkdir()
-                words = [*command(config, f"{folder}/{each}", each), "--continue-on-collection-errors", "--maxfail=0"]
+                words = [*command(config, f"{folder}/{each}"), "--continue-on-collection-errors", "--maxfail=0"]
                 told = {"kind": "fresh", "files": sorted(files), "closely": self.closely}
-                commands.append(Command("a fresh process", words, config.invocation_params.dir, told, seed=each))
+                commands.append(Command("a fresh process", words, config.invocation_params.dir, told, hash_seed=each))
             with started(commands) as children:
                 for child in children:
                     child.hear()

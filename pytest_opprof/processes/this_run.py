@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import nullcontext
 
@@ -17,7 +16,6 @@ ARGUMENTS = "opprof-arguments"
 CORE = pytest.StashKey[Core]()
 # The calls of Python functions in the one run of a body, by window, if another run requests only these.
 COUNTED = pytest.StashKey[dict[str, PythonCalls]]()
-_SEED = "--randomly-seed"
 # Options of pytest and of common plugins that name a file to write.
 _FILES = {
     "xmlpath": "--junit-xml=",
@@ -31,11 +29,10 @@ _FILES = {
 }
 
 
-def command(config: pytest.Config, folder: str, seed: int | None = None) -> list[str]:
+def command(config: pytest.Config, folder: str) -> list[str]:
     """Return this run's command, its files redirected to *folder*, where they do no harm.
 
-    Its tests stay as they are, because only pytest can tell which of its words are tests. *seed*: for pytest-randomly,
-    unless the user chose one.
+    Its tests stay as they are, because only pytest can tell which of its words are tests.
     """
     redirected = [f"--basetemp={folder}/tmp"]
     if config.pluginmanager.hasplugin("cacheprovider"):  # with -p no:cacheprovider there is no such option
@@ -51,10 +48,7 @@ def command(config: pytest.Config, folder: str, seed: int | None = None) -> list
         redirected.append("-n0")
     # A worker of pytest-xdist has no arguments of its own.
     worker: dict[str, list[str]] = getattr(config, "workerinput", {})
-    words = worker.get(ARGUMENTS) or [*map(str, config.invocation_params.args)]
-    given = [*words, *config.getini("addopts"), os.environ.get("PYTEST_ADDOPTS", "")]
-    if seed is not None and hasattr(config.option, "randomly_seed") and not any(_SEED in each for each in given):
-        redirected.append(f"{_SEED}={seed}")
+    words = worker.get(ARGUMENTS) or map(str, config.invocation_params.args)
     return [sys.executable, "-m", "pytest", *words, *redirected]
 
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ..errors import UsageError
 from ..machine.cpu_core import LOOKING_PATIENCE_S, PATIENCE_S, Core
-from ..measure import random_numbers
 from ..processes.collection import Collection, SideTest
 from ..processes.parent import Parent, why
 from ..processes.pool import Batch, Measured
@@ -65,7 +64,6 @@ class Fresh:
         for test in map(TestRun.of, session.items if self._parent.told["closely"] else ()):
             test.read_marks_anew(is_close=True)
         answers: dict[str, Measured] = {}
-        seed = self._parent.told["seed"]
         while True:
             batch = converted(self._parent.ask("ready", plain(answers)), Batch)
             request = batch.request
@@ -89,10 +87,8 @@ class Fresh:
                 if batch.repeats and scopes - {"session"}:
                     # Only a repeat with the same fixtures shows the work that an earlier test of the class had done;
                     # those of the session remain anyway.
-                    random_numbers.seed(seed)
                     run(item=item, nextitem=item.parent)
                     times = {window.name: window.coarse for window in self._answer.windows}
-                random_numbers.seed(seed)
                 run(item=item, nextitem=following)
                 if times is not None:
                     windows = self._answer.windows
@@ -199,7 +195,6 @@ class Side:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Begin a test together with the other side."""
         self._reports.clear()
-        random_numbers.seed(self._parent.told["seed"])
         self._parent.ask("begin", nodeid)
 
     @pytest.hookimpl(trylast=True)

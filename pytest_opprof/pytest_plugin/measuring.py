@@ -206,7 +206,7 @@ class Measuring:
                     if plan.measured:
                         with measurement.threads_for(plan.rounds):
                             result = yield from body.measure(call, measurement, is_alone=self._settings.rank.is_alone)
-                            with random_numbers.kept():  # runs of the body may follow
+                            with random_numbers.apart():  # runs of the body may follow
                                 windows = self._judged_with_python(test, measurement, call, call)
                     else:
                         result = yield from call.by_pytest()

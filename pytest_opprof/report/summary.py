@@ -23,7 +23,7 @@ _NAMED = 5
 """A command that updates more tests names none."""
 _ALIKE = 3
 """Show so many remarks that differ in their numbers alone."""
-_NUMBER = re.compile(r"\d[\d.,]*( [a-z]+\b)?")
+_NUMBER = re.compile(r"(?<![\w.])x?\d[\d.,]*( (ns|us|ms|s|B|[KMG]iB)\b)?")
 _INTERRUPTED = "opprof: interrupted before a test was judged"
 _UNMARKED = (
     "opprof: nothing was measured: no test has an op_budget or opprof mark or uses the opprof fixture"
@@ -161,7 +161,7 @@ def _remarks(records: Sequence[TestRecord], verbosity: int) -> Iterator[str]:
                 if verbosity > 0 or alike[kind] <= _ALIKE:
                     yield f"{title}: {text}"
     if more := sum(max(remarks - _ALIKE, 0) for remarks in alike.values() if verbosity <= 0):
-        yield f"... and {plural(more, 'remark')} more that differ from these in their numbers alone (-v shows all)"
+        yield f"... and {plural(more, 'more remark')} like the ones above, with other numbers (-v shows all)"
     yield from _grouped([each for record in records for each in record.each_remark if each[1] in shared], verbosity)
 
 

@@ -33,7 +33,7 @@ from .work import NOTHING, Number, Work, compared
 
 # The reason why a changed op or fact gets no verdict.
 VARIES = "varies, not judged"
-FIRST_USE, UNSTEADY = "first use", "varies from run to run"
+FIRST_USE, UNSTEADY, SMALL = "first use", "varies from run to run", "small"
 # The name of the row of the whole window, and its name in a commit message that accepts it; no op has it.
 TOTAL, TIME = "total", "time"
 
@@ -387,7 +387,7 @@ def _of_facts(
         elif name == LOOP_ITERATIONS and verdict is Verdict.ABOVE and loops_follow(base, now):
             verdict, why = Verdict.OK, "explained by calls"
         elif name in (PYTHON_CALLS, LOOP_ITERATIONS) and tolerances.is_small(base[name].highest, now[name].most):
-            verdict, why = Verdict.OK, "small"
+            verdict, why = Verdict.OK, SMALL
         yield Row(name, None, None, None, None, verdict, why, work=work)
 
 

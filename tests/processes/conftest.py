@@ -36,7 +36,7 @@ def as_child(suite: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyP
                 return does(child)
 
         def run(does: Told, *arguments: str, **told: object) -> tuple[pytest.RunResult, Any]:
-            monkeypatch.setenv(VARIABLE, json.dumps({"port": server.getsockname()[1], "hello": [], "seed": 0, **told}))
+            monkeypatch.setenv(VARIABLE, json.dumps({"port": server.getsockname()[1], "hello": [], **told}))
             talking = threads.submit(talk, does)
             result = suite("--opprof", *arguments)
             return result, talking.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import partial
 
@@ -237,37 +236,6 @@ def test_calls_that_follow_the_order_of_a_set_pass_with_any_hash_seed(pytester: 
         result = pytester.runpytest_subprocess(*flags)
         result.assert_outcomes(passed=1)
         result.stdout.no_fnmatch_line("*improved*")
-
-
-# Each run draws the numbers of another seed.
-DRAWS = """
-import os, random
-from pytest_opprof.backends import fake
-random.seed(int(os.environ["DRAWN_FROM"]))
-def test_a():
-    for _ in range(int({most} * random.expovariate(0.01))): fake.launch("Cast")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.processes
-def test_work_that_follows_random_numbers_passes_with_other_numbers_and_more_of_it_fails(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With real processes: one that confirms draws the numbers of a process of the update."""
-    flags = ["--opprof", "--opprof-all", "--opprof-backend=fake", "-pno:randomly"]
-    pytester.makepyfile(test_m=DRAWS.format(most=1))
-    monkeypatch.setenv("DRAWN_FROM", "3")
-    update = pytester.runpytest_subprocess(*flags, "--opprof-update")
-    assert update.ret == 0
-    update.stdout.fnmatch_lines(["*calls vary from run to run: Cast *"])
-    most = max(range(1000), key=lambda number: random.Random(number).expovariate(0.01))
-    monkeypatch.setenv("DRAWN_FROM", str(most))
-    result = pytester.runpytest_subprocess(*flags)
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*does more than its baseline; re-running it*"])
-    pytester.makepyfile(test_m=DRAWS.format(most=9))
-    pytester.runpytest_subprocess(*flags).assert_outcomes(failed=1)
 
 
 FIRST_USE = """

@@ -225,8 +225,10 @@ def test_of_remarks_that_differ_in_their_numbers_alone_a_few_are_shown(
 ) -> None:
     said = [f"CPU time: {number} ms (baseline: 1.2 s), x{number}.5, the first time" for number in range(1, 6)]
     records = [record(name, remarks={f"t.py::{name}": [text]}) for name, text in zip("abcde", said)]
-    records.append(record("f", remarks={"t.py::f": ["nothing was counted"]}))
+    records += [record("f", remarks={"t.py::f": ["nothing was counted"]})]
+    records += [record(name, remarks={f"t.py::{name}": [f"float{name} of conv1d"]}) for name in ("8", "16", "32", "64")]
     lines = [*summary(*records).told(settings, verbosity)][:-1]
     assert lines[:shown] == [f"t.py::{name}: {text}" for name, text in zip("abcde", said[:shown])]
-    more = ["... and 2 remarks more that differ from these in their numbers alone (-v shows all)"]
-    assert lines[shown:] == ["t.py::f: nothing was counted", *(more if shown == 3 else [])]
+    more = ["... and 2 more remarks like the ones above, with other numbers (-v shows all)"]
+    others = [f"t.py::{name}: float{name} of conv1d" for name in ("8", "16", "32", "64")]
+    assert lines[shown:] == ["t.py::f: nothing was counted", *others, *(more if shown == 3 else [])]

@@ -35,8 +35,8 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import parse, plural
-from ...verdict.compare import UNSTEADY, Diff, Row, changes, compare_counts_first
-from ...verdict.quantities import KEPT_MEMORY, OF_PYTHON, PEAKS
+from ...verdict.compare import SMALL, UNSTEADY, Diff, changes, compare_counts_first
+from ...verdict.quantities import FACTS, KEPT_MEMORY, OF_PYTHON, PEAKS
 from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CALL_PAIRS
@@ -534,16 +534,11 @@ class Found:
                 [run for each in side for run in (each.done, each.later or each.done)] for side in (before, after)
             )
             again = [changes(in_all(there), run, test.tolerances) for run in here]
-
-            def is_steady(row: Row) -> bool:
-                # Calls of Python functions were counted once a side, and asyncio's differ by a few percent (anyio).
-                is_fewer = row.op not in OF_PYTHON or row.work.growth <= _FEWER
-                return (
-                    is_fewer if row.is_fact else all(row.op in each and each[row.op].is_improvement for each in again)
-                )
-
-            if not all(is_steady(row) for row in found.rows if row.op in less):
+            if not all(op in FACTS or all(op in each and each[op].is_improvement for each in again) for op in less):
                 found = found.without(less, UNSTEADY)
+            # Calls of Python functions were counted once a side, and asyncio's differ by a few percent (anyio).
+            of_python = [row for row in found.rows if row.op in OF_PYTHON and row.op in found.does_less]
+            found = found.without([row.op for row in of_python if row.work.growth > _FEWER], SMALL)
         diffs[key] = found
         return found
 

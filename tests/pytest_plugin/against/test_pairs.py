@@ -250,6 +250,9 @@ def test_a_few_calls_of_python_functions_less_are_no_improvement(pairs: Run, cal
     run = pairs(source=ONE)
     run.add(*(took(run, 12, facts={"python_calls": (number,)}) for number in (1215, calls)))
     assert run.record().status is status
+    of_ops = pairs(source=ONE)
+    of_ops.add(*(took(of_ops, 12, calls=adds, facts={"python_calls": (n,)}) for n, adds in ((1215, 9), (1163, 5))))
+    assert of_ops.record().status is Status.IMPROVED
 
 
 def test_a_test_that_does_more_only_when_run_again_is_compared_by_a_later_run(pairs: Run) -> None:
