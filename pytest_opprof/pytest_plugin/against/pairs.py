@@ -35,7 +35,7 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import parse, plural
-from ...verdict.compare import SMALL, UNSTEADY, Diff, changes, compare_counts_first
+from ...verdict.compare import SMALL, UNSTEADY, Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, KEPT_MEMORY, OF_PYTHON, PEAKS
 from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
