@@ -34,6 +34,8 @@ from .this_run import CORE, command
 
 # This many processes stay for further tests: with this run's own process enough for a verdict.
 _STAYING = TIMED_PROCESSES - 1
+# How often a body runs in a fresh process before it takes longer there.
+_RUNS = 3
 
 
 # The reason why ranks have none: it would wait for the other ranks at its first collective.
@@ -187,14 +189,17 @@ class Pool:
             return process.measure(Batch([test]))[test]
 
     def in_one_thread(self, test: str, number: int, stays: bool, is_enough: Callable[[Answer], bool]) -> list[Answer]:
-        """Measure *test* in one thread, without recording its ops; once more there unless the first answer is enough.
+        """Measure *test* in one thread, without recording its ops; up to twice more there until an answer is enough.
 
-        The cost of a first use in a process, such as an import, depends on earlier tests.
+        The cost of a first use in a process, such as an import, depends on earlier tests. What `torch.jit` compiles in
+        the second run is fast in the third: two of 540 unchanged tests of PyG took 26 ms twice, and 10 ms then.
         """
         with self._one(number, stays) as process:
             batch = Batch([test], Request(one_thread=True, ops_only=True, unrecorded=True))
-            first = process.measure(batch)[test]
-            return [first] if is_enough(first) else [first, process.measure(batch)[test]]
+            answers = [process.measure(batch)[test]]
+            while len(answers) < _RUNS and not is_enough(answers[-1]):
+                answers.append(process.measure(batch)[test])
+            return answers
 
     @contextmanager
     def _one(self, number: int, stays: bool) -> Iterator[Process]:
