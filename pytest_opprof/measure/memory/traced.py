@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...sites.code import Kind, kinds, relative
+from ...units import parse
+
+AMOUNT = re.compile(r"\d[\d.]* [KMGT]?i?B\b")
 
 
 class Where(NamedTuple):
@@ -16,6 +20,12 @@ class Where(NamedTuple):
     text: str
     line: str = ""
     """The line of the program in it, of several the first: ``engine.py:9``; empty without one."""
+
+
+def amount(said: str) -> float:
+    """Return the bytes that a holder has, from its words (``4.96 MiB at models.py:238``); 0 without one."""
+    found = AMOUNT.search(said)
+    return parse(found[0]).value if found else 0
 
 
 def joined(parts: Sequence[Where]) -> Where:

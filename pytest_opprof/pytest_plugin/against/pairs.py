@@ -17,7 +17,7 @@ from ...baselines.entry import entry_of
 from ...errors import BackendError, UsageError
 from ...measure.function_times import longer
 from ...measure.memory.host_memory import BELOW
-from ...measure.memory.traced import Where, joined
+from ...measure.memory.traced import AMOUNT, Where, amount, joined
 from ...processes.collection import SideTest
 from ...processes.turns import SideRun
 from ...profile.op_counts import in_all
@@ -34,7 +34,7 @@ from ...results.test_id import function_of, split_id
 from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
-from ...units import parse, plural
+from ...units import plural
 from ...verdict.compare import SMALL, UNSTEADY, Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, KEPT_MEMORY, OF_PYTHON, PEAKS
 from ...verdict.times.coarse import Slower
@@ -53,8 +53,8 @@ from ..reruns.counts import LATER
 _LINE = re.compile(r":\d+")
 # A test makes fewer calls of Python functions only if it makes less than this share of the base's.
 _FEWER = 0.9
-# An amount of memory; what holds less than this many times as much as at the base does not explain a peak.
-_SIZE, _AS_MUCH = re.compile(r"\d[\d.]* [KMGT]?i?B\b"), 1.1
+# What holds less than this many times as much as at the base does not explain a peak.
+_AS_MUCH = 1.1
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
@@ -589,11 +589,11 @@ def _results(data: object) -> list[WindowResult]:
 def _without(said: Where, known: Where) -> Where:
     """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
     parts = said.text.split("; ")
-    there = {_holder(part): _size(part) for part in known.text.split("; ")}
+    there = {_holder(part): amount(part) for part in known.text.split("; ")}
     moved = {_LINE.sub("", holder): size for holder, size in there.items() if holder not in {*map(_holder, parts)}}
 
     def held_there(part: str) -> bool:
-        holder, nbytes = _holder(part), _size(part)
+        holder, nbytes = _holder(part), amount(part)
         if holder in there:
             return nbytes <= _AS_MUCH * there[holder]
         # A line moves with those above it. It held about as much.
@@ -608,12 +608,7 @@ def _without(said: Where, known: Where) -> Where:
 
 
 def _holder(said: str) -> str:
-    return _SIZE.sub("", said).partition(BELOW)[0]  # at the base no line changed
-
-
-def _size(said: str) -> float:
-    found = _SIZE.search(said)
-    return parse(found[0]).value if found else 0
+    return AMOUNT.sub("", said).partition(BELOW)[0]  # at the base no line changed
 
 
 def _windows(reports: Sequence[dict[str, Any]]) -> Windows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ from ...errors import UsageError
 from ...machine.git import commit_of
 from ...measure.function_times import FunctionTime
 from ...measure.memory.leaks import Left
-from ...measure.memory.traced import Where, joined
+from ...measure.memory.traced import Where, amount, joined
 from ...measure.plan import Settings, TestPlan
 from ...measure.window import Window, profiles_of
 from ...processes.pool import Answer
@@ -36,7 +35,7 @@ from ...sites.changed import Changes
 from ...sites.code import relative
 from ...sites.places import Calls
 from ...sites.shown import Shown
-from ...units import parse, plural
+from ...units import plural
 from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, KEPT_MEMORY, NOTABLE_KEPT, PEAKS, WITH_LINES, called
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
@@ -48,8 +47,7 @@ OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
 _OFTEN_NS = 1_000_000_000
 _CHANGES = "the change since a baseline"
 _ONCE = "the body cannot run twice"
-# The amount of memory that a line holds: ``4.96 MiB at models.py:238``.
-_AMOUNT = re.compile(r"\d[\d.]* [KMGT]?i?B\b")
+# The share of the rise of a peak that lines explain if they hold it.
 _MOST_OF_RISE = 0.9
 _LOOK = "; --opprof-sites records them in the first run"
 
@@ -379,9 +377,7 @@ def _of_rise(found: Sequence[Where], of_test: str, rise: float) -> Sequence[Wher
     data as before.
     """
     others = [each for each in found if not each.line.startswith(of_test)]
-    amounts = [_AMOUNT.match(each.text) for each in others]
-    held = sum(parse(amount[0]).value for amount in amounts if amount)
-    return others if held >= _MOST_OF_RISE * rise else found
+    return others if sum(amount(each.text) for each in others) >= _MOST_OF_RISE * rise else found
 
 
 def _with_lines(window: JudgedWindow, found: Mapping[str, PythonCalls]) -> JudgedWindow:
