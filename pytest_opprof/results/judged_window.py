@@ -213,11 +213,13 @@ class JudgedWindow:
 
     @property
     def _lost(self) -> list[Finding]:
-        """The finding that calls may have run unseen; extra calls that were seen are certain."""
-        if self.diff is None or self.accepted or self.does_more:
+        """The finding that calls may have run unseen; beside extra calls, which are certain, it is no cause."""
+        if self.diff is None or self.accepted:
             return []
-        lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, Verdict.UNSEEN.value)] if self.unseen else []
-        return [*lost, *(Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead)]
+        is_cause = not self.does_more
+        short = Verdict.UNSEEN.value if is_cause else ""
+        lost = [Finding(Verdict.UNSEEN.value, None, self.unseen, short)] if self.unseen else []
+        return [*lost, *(Finding(Verdict.UNSEEN.value, None, f"  {text}") for text in self.instead if is_cause)]
 
     @property
     def compiled_again(self) -> list[str]:
