@@ -13,6 +13,7 @@ from ..errors import BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
 from ..measure.measurement import Measurement
 from ..measure.plan import Settings, TestPlan
+from ..measure.recorder import is_in_use
 from ..measure.window import profiles_of
 from ..processes.pool import Pool
 from ..processes.request import request_of
@@ -46,14 +47,16 @@ def _nothing_recorded(measurement: Measurement) -> str:
     )
 
 
-def _only_timed(profile: OpProfile, python: PythonCalls | None, plan: TestPlan) -> str:
+def _only_timed(measurement: Measurement, profile: OpProfile, python: PythonCalls | None, plan: TestPlan) -> str:
     compared = ["time"]
     compared += ["calls of Python functions"] if python and not python.uncounted else []
     compared += ["peak memory"] if profile.host_memory is not None else []
     *others, last = compared
     counted = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     more = "" if plan.marked or python else "--opprof-python compares calls of Python functions, too"
-    return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({more})' if more else ''}"
+    used = [backend for backend in measurement.backends if is_in_use(backend)]  # others can have missed nothing
+    advice = "; ".join(filter(None, [hints(used), more]))
+    return f"no op ran, or no backend sees it, so only its {counted} compared{f' ({advice})' if advice else ''}"
 
 
 _COUNTS_ONCE = "--opprof-python counts them in a fresh process"
@@ -122,7 +125,7 @@ class Judging:
                 # nothing.
                 is_told = plan.marked if self._settings.against else not self.is_apart
                 if is_timed and not is_looked_at and is_told:
-                    report = report.with_remark(_only_timed(profile, python, plan))
+                    report = report.with_remark(_only_timed(measurement, profile, python, plan))
             is_lost = name == BODY and profile.is_empty and report.unseen and not report.accepted
             if is_lost and self.looks.sees_alone(test):
                 excused = f"in a fresh process it has the calls of the baseline, {DEPENDS}"

@@ -48,7 +48,6 @@ class JaxBackend(Backend):
     name = "jax"
     tells_sites = True
     forgets_compiled = True
-    hint = "JAX is recorded on the CPU (JAX_PLATFORMS=cpu)"
 
     def __init__(self) -> None:
         self._fence: Fence | None = None
@@ -58,6 +57,12 @@ class JaxBackend(Backend):
         self._traced = Traced()
         self._only_compilations = False
         """Whether the recording is that of a GPU."""
+
+    @property
+    def hint(self) -> str:
+        """Where JAX is recorded, if it runs elsewhere."""
+        elsewhere = is_started() and _platform() != _ON_CPU
+        return "JAX is recorded on the CPU (JAX_PLATFORMS=cpu)" if elsewhere else ""
 
     def unavailable(self) -> str | None:
         """Return an error if JAX is missing or too old, else None."""
