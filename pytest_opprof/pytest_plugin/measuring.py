@@ -206,8 +206,7 @@ class Measuring:
                     if plan.measured:
                         with measurement.threads_for(plan.rounds):
                             result = yield from body.measure(call, measurement, is_alone=self._settings.rank.is_alone)
-                            with random_numbers.apart():  # runs of the body may follow
-                                windows = self._judged_with_python(test, measurement, call, call)
+                            windows = self._judged_with_python(test, measurement, call, call)
                     else:
                         result = yield from call.by_pytest()
                         windows = self._judged_with_python(test, measurement, call, None)
@@ -223,8 +222,11 @@ class Measuring:
     def _judged_with_python(
         self, test: TestRun, measurement: Measurement, call: Call, repeated: Call | None
     ) -> list[JudgedWindow]:
-        """Return the judged windows, with calls of Python functions if these are counted."""
-        with test.told_plainly():
+        """Return the judged windows, with calls of Python functions if these are counted.
+
+        For that the test may run again. Later tests draw the random numbers that they draw without it.
+        """
+        with test.told_plainly(), random_numbers.apart():
             body.check_finished(measurement)
             if not request_of(self._config).ops_only:
                 self._measure_beside_ops(test, measurement, call, is_body=repeated is not None)

@@ -148,8 +148,8 @@ def _remarks(records: Sequence[TestRecord], verbosity: int) -> Iterator[str]:
 
     Of remarks that differ in their numbers alone, the first few and the number of the others; all with *verbosity*.
     """
-    of_tests = [dict.fromkeys(text for _, text in record.each_remark) for record in records]
-    shared = {text for text, tests in Counter(text for texts in of_tests for text in texts).items() if tests > 1}
+    of_test = [{text for _, text in record.each_remark} for record in records]
+    shared = {text for text, tests in Counter(text for texts in of_test for text in texts).items() if tests > 1}
     alike = Counter[str]()
     for record in records:
         if record.table:

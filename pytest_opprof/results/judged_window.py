@@ -413,8 +413,7 @@ class JudgedWindow:
         row, amounts = self._rows.get(op), self.numbers.facts.get(op)
         if op not in IN_USE or row is None or not amounts:
             return True
-        rise = max(amounts) * (1 - 1 / row.work.growth) if row.work.growth else 0
-        return sum(line.more for line in more) >= _MOST_CALLS * rise
+        return sum(line.more for line in more) >= _MOST_CALLS * row.work.rise(max(amounts))
 
     def _joint(
         self, grown: Mapping[str, Sequence[Grown]], nearness: Callable[[Place], int]

@@ -53,6 +53,7 @@ def compared(
         yield name, Work(verdict, f"{old} -> {new}", Number(name, f"{quantity.called}: {new}", old), growth=growth)
 
 
+# In Python 3.12 a call of an empty function takes 13 to 15 ns, an iteration without a body 3 ns.
 _OF_A_CALL = 5
 
 

@@ -59,6 +59,10 @@ class Work:
     growth: float = 1.0
     """How many times as much a quantity of the window as a whole is."""
 
+    def rise(self, now: float) -> float:
+        """Return how much of the amount *now* the base lacks, by its growth."""
+        return now * (1 - 1 / self.growth) if self.growth else 0
+
 
 NOTHING = Work()
 

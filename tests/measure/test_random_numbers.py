@@ -83,3 +83,16 @@ def test_without_numpy_and_pytorch_nothing_is_imported(monkeypatch: pytest.Monke
     with apart():
         random.random()
     assert random.random() == expected
+
+
+@pytest.mark.torch
+def test_pytorch_draws_what_it_would_have_drawn_and_other_numbers_inside() -> None:
+    import torch
+
+    torch.manual_seed(7)
+    expected = torch.rand(3).tolist()
+    torch.manual_seed(7)
+    with apart():
+        inside = torch.rand(3).tolist()
+    assert torch.rand(3).tolist() == expected
+    assert inside != expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import sys
 from collections.abc import Callable
@@ -173,6 +174,30 @@ def test_a_failing_test_after_bodies_that_ran_twice_says_how_to_run_them_once(
     )
     result = suite("--opprof-all", "--opprof-update", *advice.split())
     result.assert_outcomes(passed=2)
+
+
+DRAWS = """
+import random
+SEEN = []
+random.seed(7)
+{test}
+def test_b(): SEEN.append(random.random())
+def test_c(): assert SEEN[0] == {expected}
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["def test_a(): random.random()", "def test_a(opprof):\n    with opprof('draw'): random.random()"],
+    ids=["body", "window"],
+)
+def test_later_tests_draw_the_numbers_that_they_draw_without_opprof(
+    pytester: pytest.Pytester, suite: Suite, test: str
+) -> None:
+    generator = random.Random(7)
+    _, expected = generator.random(), generator.random()
+    pytester.makepyfile(test_m=DRAWS.format(test=test, expected=expected))
+    suite("--opprof-all", "--opprof-python", "--opprof-memory").assert_outcomes(passed=3)
 
 
 def test_fewer_calls_are_told_and_fail_nothing(

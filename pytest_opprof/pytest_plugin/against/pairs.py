@@ -589,8 +589,8 @@ def _results(data: object) -> list[WindowResult]:
 def _without(said: Where, known: Where) -> Where:
     """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
     parts = said.text.split("; ")
-    there = {_holder(part): amount(part) for part in known.text.split("; ")}
-    moved = {_LINE.sub("", holder): size for holder, size in there.items() if holder not in {*map(_holder, parts)}}
+    here, there = {*map(_holder, parts)}, {_holder(part): amount(part) for part in known.text.split("; ")}
+    moved = {_LINE.sub("", holder): nbytes for holder, nbytes in there.items() if holder not in here}
 
     def held_there(part: str) -> bool:
         holder, nbytes = _holder(part), amount(part)

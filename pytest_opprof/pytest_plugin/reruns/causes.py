@@ -340,8 +340,8 @@ class Causes:
             return peaks, ()
         self._show_changes(test, window)
         found = holders(highest, are_lines_known=known, on_device=on_device)
-        growth = max((row.work.growth for row in window.worse if row.op in peaks), default=0)
-        return peaks, _of_rise(found, f"{relative(test.file)}:", highest * (1 - 1 / growth) if growth else math.inf)
+        rise = max((row.work.rise(highest) for row in window.worse if row.op in peaks), default=math.inf)
+        return peaks, _of_rise(found, f"{relative(test.file)}:", rise)
 
     def _with_functions(
         self, test: TestRun, window: JudgedWindow, lines: Sequence[Where], counted: Mapping[str, PythonCalls]
