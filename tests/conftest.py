@@ -36,6 +36,7 @@ from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.pytest_plugin import closing
 from pytest_opprof.pytest_plugin.reruns import times as judged_times
+from pytest_opprof.pytest_plugin.reruns.order import Order
 from pytest_opprof.results import window_result
 from pytest_opprof.results.test_result import TestRecord
 from pytest_opprof.results.window_result import SitesByOp
@@ -216,6 +217,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """
     looks(monkeypatch, BackendError("none is started in this test"))
     in_one_thread(monkeypatch, BackendError("none is started in this test"))
+    monkeypatch.setattr(Order, "_measure", lambda order, test: None)
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
     monkeypatch.setattr(window_result, "coarse_of", lambda profile: None)
     monkeypatch.setattr(recording._Window, "keep_coarse", lambda window: None)

@@ -22,13 +22,14 @@ class Collected:
         self._root = root
         self._partial = partial
         self._in_part = {(base / ask.partition("::")[0]).resolve() for ask in asked if "::" in ask}
-        self.tests: dict[str, set[str]] = {}
+        self.tests: dict[str, dict[str, None]] = {}
+        """By module, in the order of collection."""
 
     def add(self, tests: Iterable[str]) -> None:
         """Remember that these tests exist."""
         for each in tests:
             module, test = split_id(each)
-            self.tests.setdefault(module, set()).add(test)
+            self.tests.setdefault(module, {})[test] = None
 
     def plain(self) -> dict[str, list[str]]:
         """Return the tests as plain data, for the controlling process."""
@@ -37,11 +38,23 @@ class Collected:
     def merge(self, plain: Mapping[str, Any]) -> None:
         """Add a worker's collected tests."""
         for module, tests in plain.items():
-            self.tests.setdefault(module, set()).update(tests)
+            self.tests.setdefault(module, {}).update(dict.fromkeys(tests))
 
     def knows(self, module: str) -> bool:
         """Return True if this run knows the tests of *module*."""
         return module in self.tests or not self.has_file(module)
+
+    def before(self, module: str, test: str) -> Iterator[str]:
+        """Yield the ids of the tests that were collected before this one."""
+        for each, tests in self.tests.items():
+            for name in tests:
+                if (each, name) == (module, test):
+                    return
+                yield f"{each}::{name}"
+
+    def is_in_part(self, module: str) -> bool:
+        """Return True if the user named single tests of *module*, so that others in its file are unknown."""
+        return (self._root / module).resolve() in self._in_part
 
     def has_file(self, module: str) -> bool:
         """Return True if the file of *module* exists; True for a dotted name, whose file is unknown."""
@@ -51,7 +64,7 @@ class Collected:
         """Return True if the test surely no longer exists, with all its *parameters* or with any."""
         if not self.has_file(module):
             return True
-        if self._partial or module not in self.tests or (self._root / module).resolve() in self._in_part:
+        if self._partial or module not in self.tests or self.is_in_part(module):
             return False
         if parameters:
             return test not in self.tests[module]

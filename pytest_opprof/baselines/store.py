@@ -85,6 +85,10 @@ class Store:
         windows = self._content(environment, module).tests.get(test, {})
         return sorted(window for window, entry in windows.items() if of_rank(entry, self._rank))
 
+    def tests(self, module: str) -> set[str]:
+        """Return the tests of *module* that have a baseline, in any environment."""
+        return {test for _, content in self._of(module) for test in content.tests}
+
     def other_environments(self, environment: Environment, module: str, test: str) -> list[str]:
         """Return in words the other environments that have a baseline of *test*."""
         return [other.environment.full for other in self._elsewhere(environment, module) if test in other.tests]

@@ -77,6 +77,8 @@ class Batch(Struct):
     """
     stays: bool = False
     """Whether the module of the last test stays set up for the next batch."""
+    until: str = ""
+    """A test: *tests* run in the order of their files, up to this one; otherwise in the order of this batch."""
     best_ns: float | None = None
     """The best speed of this run's core, ns: the rounds wait for it."""
 

@@ -42,9 +42,10 @@ def command(config: pytest.Config, folder: str) -> list[str]:
             redirected.append(f"{option}{folder}/{name}")
     if getattr(config.option, "opprof_all", False):  # a side of a comparison without marks has it from the other run
         redirected.append("--opprof-all")
-    if config.pluginmanager.hasplugin("_cov"):
+    # Not by the plugins' names, which are others where PYTEST_PLUGINS loads them.
+    if hasattr(config.option, "no_cov"):
         redirected.append("--no-cov")
-    if config.pluginmanager.hasplugin("xdist"):
+    if hasattr(config.option, "numprocesses"):
         redirected.append("-n0")
     # A worker of pytest-xdist has no arguments of its own.
     worker: dict[str, list[str]] = getattr(config, "workerinput", {})

@@ -47,6 +47,14 @@ class Fresh:
         """The files of the tests that may be requested."""
         self._errors: dict[str, str] = {}
         self._answer = Measured()
+        self._items: dict[str, pytest.Item] = {}
+        """All tests in the order of their files, also those that an option such as -k leaves out."""
+        # Tests that precede the one that the user named may be requested.
+        config.args = list(dict.fromkeys(arg.partition("::")[0] for arg in config.args))
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Keep each test."""
+        self._items[id_of(item)] = item
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Collect only these files."""
@@ -60,7 +68,7 @@ class Fresh:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
         """Run the requested tests; `Parent.ask` ends the loop."""
-        items = {id_of(item): item for item in session.items}
+        items = self._items
         for test in map(TestRun.of, session.items if self._parent.told["closely"] else ()):
             test.read_marks_anew(is_close=True)
         answers: dict[str, Measured] = {}
@@ -72,6 +80,10 @@ class Fresh:
             self._config.stash[CORE] = Core(batch.best_ns or math.inf, patience_s)
             found = [items[test] for test in batch.tests if test in items]
             answers = {test: self._missing(test) for test in batch.tests if test not in items}
+            if batch.until:
+                wanted = {*batch.tests}
+                found = [item for test, item in items.items() if test in wanted]
+                found = found[: found.index(items[batch.until]) + 1] if batch.until in items else []
             # pytest tears down all that the node after an item does not need. This node keeps the module's fixtures for
             # the next batch.
             last = found[-1].parent if found and batch.stays else None

@@ -73,7 +73,14 @@ def register(config: pytest.Config) -> None:
         shared = config.option.opprof_json or config.getini("opprof_json")
         ranks = Ranks(settings.rank, Path(config.invocation_params.dir, shared).parent if shared else None)
     judging = Judging(
-        config, settings, store, pool, summary.errors, is_parallel=is_parallel, is_apart=parent is not None
+        config,
+        settings,
+        store,
+        pool,
+        summary.errors,
+        collected=collected,
+        is_parallel=is_parallel,
+        is_apart=parent is not None,
     )
     measuring, closing = Measuring(config, settings, store, summary, pool, judging, Compared(ranks)), None
     begin_run(settings.backends)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ..baselines.entry import WindowBaseline
+from ..baselines.stale import Collected
 from ..baselines.store import Store
 from ..errors import BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
@@ -34,6 +35,7 @@ from .ranks import of_this_rank
 from .reruns.causes import Causes
 from .reruns.coarse import Coarsely
 from .reruns.counts import Looks
+from .reruns.order import Order
 from .reruns.times import JudgedTimes
 from .test_run import TestRun
 
@@ -73,6 +75,7 @@ class Judging:
         pool: Pool,
         errors: list[str],
         *,
+        collected: Collected,
         is_parallel: bool,
         is_apart: bool,
     ) -> None:
@@ -85,10 +88,11 @@ class Judging:
         self._store = store
         self.is_apart = is_apart
         """Whether another run judges these tests."""
-        self.looks = Looks(config, settings, store, pool, errors, is_apart=is_apart)
+        self.order = Order(config, settings, store, pool, collected)
+        self.looks = Looks(config, settings, store, pool, errors, self.order, is_apart=is_apart)
         self.times = JudgedTimes(config, settings, store, pool, is_parallel=is_parallel)
         self.causes = Causes(config, settings, store, self.looks, is_apart=is_apart)
-        self.coarsely = Coarsely(config, settings, store, pool, is_parallel)
+        self.coarsely = Coarsely(config, settings, store, pool, self.order, is_parallel)
 
     def first(self, test: TestRun, measurement: Measurement) -> list[JudgedWindow]:
         """Judge each window by this process, with more and fewer calls confirmed. Raises the error that makes judging

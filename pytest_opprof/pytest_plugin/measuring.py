@@ -141,6 +141,7 @@ class Measuring:
             raise Failed(str(test.wrong_mark))
         call = Call(test)
         self._compared.begin()
+        self._judging.order.begin(test)
         try:
             return (yield from self._measured(test, call))
         except Failed as error:

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_opprof.backends import fake
 from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.baselines.stale import Collected
 from pytest_opprof.baselines.store import Store
 from pytest_opprof.errors import BackendError, NothingMeasured
 from pytest_opprof.machine.identity import machine
@@ -88,6 +89,7 @@ class Judged:
             self.store,
             others,  # type: ignore[arg-type]
             self.errors,
+            collected=Collected(item.config.rootpath, (), item.config.rootpath),
             is_parallel=parallel,
             is_apart=apart,
         )

@@ -39,6 +39,7 @@ from ...verdict.times.coarse import (
 from ...verdict.times.repeats import COARSE_PROCESSES, TIMES_S
 from ..test_run import TestRun
 from .counts import may_stay
+from .order import IN_ORDER, Order
 
 
 @dataclass
@@ -71,6 +72,9 @@ class _Suspect:
             return None
         return self._over(base, self.seen, wall=wall, shared=shared)
 
+    def over_at_first(self, seen: Sequence[Coarse]) -> Slower | None:
+        return self._over(self.base.at_first, seen, wall=True)
+
     def slower_at_first(self) -> Slower | None:
         return self._over(self.base.at_first, self.first, wall=False)
 
@@ -78,12 +82,15 @@ class _Suspect:
 class Coarsely:
     """Judges coarse times of windows whose wall time no other rule judges."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, is_parallel: bool) -> None:
+    def __init__(
+        self, config: pytest.Config, settings: Settings, store: Store, pool: Pool, order: Order, is_parallel: bool
+    ) -> None:
         """*is_parallel*: whether other tests run at the same time."""
         self._config = config
         self._settings = settings
         self._store = store
         self._pool = pool
+        self._order = order
         self._is_parallel = is_parallel
         self._machine = with_python(machine())
         self._is_first = True
@@ -161,7 +168,11 @@ class Coarsely:
         for suspect in suspects.values():
             if bare := suspect.base.unrecorded:  # without it, recording takes little of the base
                 suspect.base = replace(bare, first=suspect.base.at_first)
-        why, busy = self._look(test, windows, suspects)
+        answer = self._order.known(test)
+        fine = [name for name, each in suspects.items() if answer and self._is_fine(answer, name, each)]
+        found = [_as_in_order(each, suspects[each.name].here) if each.name in fine else each for each in found]
+        suspects = {name: each for name, each in suspects.items() if name not in fine}
+        why, busy = self._look(test, windows, suspects) if suspects else ("", "")
         return [
             self._concluded(test, window, suspects[window.name], why, busy, was_first)
             if window.name in suspects
@@ -245,6 +256,10 @@ class Coarsely:
         entry = answer.windows.get(window)
         return [entry.coarse[self._machine]] if entry and self._machine in entry.coarse else []
 
+    def _is_fine(self, answer: Answer, window: str, suspect: _Suspect) -> bool:
+        times = self._of(answer, window)
+        return bool(times) and not suspect.over_at_first(times)
+
     def _concluded(
         self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
     ) -> JudgedWindow:
@@ -252,6 +267,9 @@ class Coarsely:
         if why and (suspect.slower() or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
+            answer = self._order.again(test, stays=may_stay(self._settings, [window]))
+            if answer and self._is_fine(answer, window.name, suspect):
+                return _as_in_order(window, found)
             work = found.work(
                 *explained(window, found, was_recorded=test.has_fixture),
                 *([_ELSEWHERE] if suspect.elsewhere else []),
@@ -265,6 +283,10 @@ class Coarsely:
             again = f"the first time in a process; {format_ns(together(suspect.seen).cpu_ns[0])} the second time"
             return replace(window, said=(*window.said, f"{first.line()}, {again}: an import, a cache or a compilation"))
         return window
+
+
+def _as_in_order(window: JudgedWindow, found: Slower) -> JudgedWindow:
+    return replace(window, said=(*window.said, f"{found.line()}; but {IN_ORDER}"))
 
 
 def is_judged(diff: Diff) -> bool:

@@ -34,6 +34,7 @@ from ...verdict.times.stored_rule import unjudged
 from ...verdict.tolerances import Tolerances
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
+from .order import IN_ORDER, Order
 
 _SHOWN = 3
 # So many tests whose improvement a fresh process confirms: the change made it, and 300 more need none.
@@ -56,6 +57,7 @@ class Looks:
         store: Store,
         pool: Pool,
         errors: list[str],
+        order: Order,
         *,
         is_apart: bool,
     ) -> None:
@@ -65,6 +67,7 @@ class Looks:
         self._store = store
         self._pool = pool
         self._errors = errors
+        self._order = order
         self._is_apart = is_apart
         self.limit = TimeLimit(CONFIRMING_S)
         self.is_second = False
@@ -83,12 +86,23 @@ class Looks:
 
         The work of a first use in a process depends on the tests before it, as do the caches that these fill.
         """
+        windows = self._as_in_order(test, windows, self._order.known(test))
         if not any(window.does_more for window in windows):
             return windows
         found, agrees = self._looked_at(test, windows, afresh=False)
         if not agrees and self.is_second:  # only a process where nothing ran before excuses a test
             found, _ = self._looked_at(test, windows, afresh=True)
-        return found
+        if not any(window.does_more for window in found):
+            return found
+        return self._as_in_order(test, found, self._order.again(test, stays=may_stay(self._settings, found)))
+
+    def _as_in_order(self, test: TestRun, windows: list[JudgedWindow], answer: Answer | None) -> list[JudgedWindow]:
+        """Return the windows; one that did no more than its baseline after the tests that precede it is excused."""
+        if answer is None:
+            return windows
+        judged = partial(_excused_in_order, answer, test.plan.tolerances)
+        concerns = {window.name for window in windows if window.does_more} & answer.windows.keys()
+        return test.with_bases(self._store, windows, lambda window: window.name in concerns, judged)
 
     def confirmed_less(self, test: TestRun, windows: list[JudgedWindow]) -> list[JudgedWindow]:
         """Return the windows without work that is less here, but not in a fresh process.
@@ -344,6 +358,14 @@ def _said_alone(op: str, verdict: Verdict, ops: Mapping[str, OpCounts], facts: M
     if op in FACTS and op in facts:
         return f"{FACTS[op].called} {FACTS[op].unit.write(facts[op].most, 3)}"
     return f"{op} {(ops[op].calls if op in ops else 0) if verdict.is_of_calls else verdict.value}"
+
+
+def _excused_in_order(
+    answer: Answer, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
+) -> JudgedWindow:
+    found = changes(base.comparable_here(window.numbers).done, answer.windows[window.name].done, tolerances)
+    is_worse = any(verdict.is_regression for verdict in found.values())
+    return window if is_worse else replace(window, excused=IN_ORDER)
 
 
 def _without_calls_of_other_versions(window: JudgedWindow, base: WindowBaseline, seen: WindowBaseline) -> JudgedWindow:

@@ -310,7 +310,7 @@ def test_beside_other_tests_the_limit_is_that_of_a_shared_core_unless_noise_is_i
     slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch, noise: str, outcome: str
 ) -> None:
     made = Coarsely.__init__
-    monkeypatch.setattr(Coarsely, "__init__", lambda self, *known: made(self, *known[:4], True))
+    monkeypatch.setattr(Coarsely, "__init__", lambda self, *known: made(self, *known[:5], True))
     slower(look(30), cpu=30, flags=(f"--opprof-noise={noise}",)).assert_outcomes(**{outcome: 1})
 
 
@@ -330,7 +330,7 @@ def test_a_wait_beside_other_tests_has_no_verdict_and_cpu_time_has(
     slower: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Coarsely.__init__
-    monkeypatch.setattr(Coarsely, "__init__", lambda self, *known: made(self, *known[:4], True))
+    monkeypatch.setattr(Coarsely, "__init__", lambda self, *known: made(self, *known[:5], True))
     result = slower(look(12, 220), cpu=12, wall=220)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(

@@ -1,0 +1,135 @@
+"""A test that does more without the tests that precede it in its files runs again after them, as in an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_opprof.baselines.entry import WindowBaseline
+from pytest_opprof.errors import BackendError
+from pytest_opprof.processes.pool import Answer
+from pytest_opprof.profile.op_counts import OpCounts
+from pytest_opprof.profile.range import Range
+from pytest_opprof.pytest_plugin.reruns.order import Order
+from pytest_opprof.pytest_plugin.test_run import TestRun
+
+from ...conftest import looks
+
+Suite = Callable[..., pytest.RunResult]
+MODEL = """
+import pytest
+from pytest_opprof.backends import fake
+READY = []
+def test_without_a_mark(): pass
+@pytest.mark.opprof
+def test_a():
+    fake.launch("Add")
+    READY.append(1)
+@pytest.mark.opprof
+def test_b():
+    for _ in range({more} + 2 * (not READY)): fake.launch("Cast")
+@pytest.mark.opprof
+def test_c(): fake.launch("Add")
+"""
+EXCUSED = (
+    "*Cast: 3 calls (baseline: 1); but after the tests that precede it in file order it stays within the baseline*"
+)
+
+
+def look(casts: int) -> Answer:
+    return Answer({"body": WindowBaseline({"Cast": OpCounts(Range(casts))})}, "")
+
+
+@pytest.fixture
+def recorded(pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    """A suite whose second test makes one call after the first test, and three without it."""
+    pytester.makepyfile(test_m=MODEL.format(more=1))
+    suite("--opprof-update")
+    looks(monkeypatch, look(3), look(3))
+    return suite
+
+
+def in_order(monkeypatch: pytest.MonkeyPatch, found: Answer | None) -> list[str]:
+    """Stand for the process that runs tests in file order: what it finds, or that it fails. Return those asked for."""
+    asked = []
+
+    def measured(order: Order, test: TestRun) -> None:
+        asked.append(test.id)
+        if found is None:
+            raise BackendError("it broke")
+        order._answers[test.id] = found
+
+    monkeypatch.setattr(Order, "_measure", measured)
+    return asked
+
+
+@pytest.mark.parametrize(
+    "subset",
+    [
+        ["-ktest_b"],
+        ["test_m.py::test_b"],
+        ["test_m.py::test_b", "test_m.py::test_a"],
+        ["test_m.py::test_c", "-ktest_b"],
+    ],
+    ids=" ".join,
+)
+def test_a_test_whose_predecessors_did_not_run_passes_if_it_does_as_before_after_them(
+    recorded: Suite, monkeypatch: pytest.MonkeyPatch, subset: list[str]
+) -> None:
+    asked = in_order(monkeypatch, look(1))
+    result = recorded("--opprof", *subset)
+    assert result.ret == (5 if "test_m.py::test_c" in subset else 0)
+    assert asked == ([] if "test_m.py::test_c" in subset else ["test_m.py::test_b"])
+    if asked:
+        result.stdout.fnmatch_lines(["opprof: test_m.py::test_b: re-running it in file order*", EXCUSED])
+
+
+@pytest.mark.parametrize("found", [look(3), None], ids=["as much", "it broke"])
+def test_a_test_that_does_as_much_after_them_or_cannot_run_after_them_fails(
+    recorded: Suite, monkeypatch: pytest.MonkeyPatch, found: Answer | None
+) -> None:
+    assert in_order(monkeypatch, found) == []
+    result = recorded("--opprof", "-ktest_b")
+    result.assert_outcomes(failed=1, deselected=3)
+    if found is None:
+        result.stdout.fnmatch_lines(["opprof: no test runs in file order again: it broke"])
+    result.stdout.fnmatch_lines(["  Cast: 3 calls (baseline: 1)", "  (confirmed in a fresh process)"])
+
+
+def test_a_run_in_file_order_asks_nobody(
+    pytester: pytest.Pytester, recorded: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = in_order(monkeypatch, look(1))
+    pytester.makepyfile(test_m=MODEL.format(more=3))
+    recorded("--opprof").assert_outcomes(failed=1, passed=3)
+    recorded("--opprof", "-knot mark and not test_c").assert_outcomes(failed=1, passed=1, deselected=2)
+    assert asked == []
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_one_process_runs_all_predecessors_and_passes_on_from_test_to_test(
+    pytester: pytest.Pytester, few_plugins: None
+) -> None:
+    """With real processes: calls and CPU time that depend on an earlier test."""
+    of_time = """
+    import test_m
+    def test_of_time(): sum(range({more} if test_m.READY else 20_000_000))  # 0.3 s without a loop of Python's
+    """
+    pytester.makepyfile(test_m=MODEL.format(more=1), test_n=of_time.format(more=10))
+    flags = ["--opprof", "--opprof-all", "--opprof-backend=fake", "-v"]
+    assert pytester.runpytest_subprocess(*flags, "--opprof-update").ret == 0
+
+    result = pytester.runpytest_subprocess(*flags, "-k", "test_b or test_of_time")
+    result.assert_outcomes(passed=2, deselected=3)
+    of_time_excused = "*CPU time: * ms (baseline: *; but after the tests that precede it in file order *"
+    result.stdout.fnmatch_lines_random([EXCUSED, of_time_excused])
+    result = pytester.runpytest_subprocess(*flags, "test_m.py", "-n2", "--dist=each", "-k", "test_b")
+    result.assert_outcomes(passed=2)
+    pytester.runpytest_subprocess(*flags, "test_m.py::test_b").assert_outcomes(passed=1)
+    result = pytester.runpytest_subprocess(*flags, "test_m.py::test_b", "test_m.py::test_a", "test_n.py")
+    result.assert_outcomes(passed=3)
+
+    pytester.makepyfile(test_m=MODEL.format(more=2), test_n=of_time.format(more=10_000_000))
+    pytester.runpytest_subprocess(*flags, "-k", "test_b or test_of_time").assert_outcomes(failed=2, deselected=3)
