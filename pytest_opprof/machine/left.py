@@ -41,9 +41,15 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd")) if sys.platform.startswith("linux") else 0
 
 
+# The cache of attributes keeps up to 4,096 names that C code made, as NumPy's does for `flags.writeable`. In nearly
+# each test of pandas' indexes a call added some blocks, and a look of 0.4 s then sought in vain what holds them.
+_forget_names = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache
+
+
 def in_use(device_bytes: Callable[[], int] = lambda: 0) -> InUse:
     """Return the resources of this process now; *device_bytes* asks the frameworks for the last."""
     started = children()
+    _forget_names()
     return InUse(
         _malloced()(),
         sys.getallocatedblocks(),

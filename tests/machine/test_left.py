@@ -9,6 +9,16 @@ from textwrap import dedent
 
 import pytest
 
+from pytest_opprof.machine.left import in_use
+
+
+def test_names_in_the_cache_of_attributes_are_no_blocks() -> None:
+    names = [f"name_{number}" for number in range(2_000)]
+    before = in_use().blocks
+    for name in names:
+        getattr(names, f"{name}_of_another_address", None)
+    assert in_use().blocks - before < 20  # of 58 to 192
+
 
 @pytest.mark.processes
 def test_to_ask_takes_no_memory_which_would_look_like_a_leak() -> None:
