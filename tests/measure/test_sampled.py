@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -134,7 +135,12 @@ def test_lines_above_a_tool_that_calls_tests_lead_to_nothing(tmp_path: Path, mon
 
     with Sampler(Shown(HERE.parents[1])) as sampler:
         pytest_caller.call(lambda: waits_for(sampler, 20))
-    assert {"waits_for", "<lambda>"} <= {line.function for line in sampler._below} <= {"waits_for", "<lambda>", "call"}
+    below = Counter[str]()
+    for line, ns in sampler._below.items():
+        below[line.function] += ns
+    ours = {"waits_for", "<lambda>"}
+    above = sum(ns for function, ns in below.items() if function not in {*ours, "call"})
+    assert min(below[each] for each in ours) > 2 * above, "under load a look may fall on a line above before it calls"
 
 
 def test_the_line_that_most_of_the_time_is_below_comes_first_where_no_line_takes_most_itself() -> None:
