@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,7 @@ from ...measure.function_times import longer
 from ...measure.memory.host_memory import BELOW
 from ...measure.memory.traced import AMOUNT, Where, amount, joined
 from ...processes.collection import SideTest
+from ...processes.parent import why
 from ...processes.turns import SideRun
 from ...profile.op_counts import in_all
 from ...profile.site_calls import kept_sites
@@ -60,6 +63,8 @@ _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
 _OF_MEMORY = PEAKS | {KEPT_MEMORY}
 _EXPLAINED = {*OF_TIME, *_OF_MEMORY}
+# So many reasons why the revision fails or skips tests are shown, and so many characters of each.
+_REASONS, _LONG = 3, 120
 
 
 class Found:
@@ -104,6 +109,8 @@ class Found:
         """By test: on both sides, by window, the calls of Python functions with the lines that make them."""
         self._explained: dict[str, dict[str, Mapping[str, Where]]] = {}
         """By test, window and quantity: the lines of the working tree that take its time, or hold its memory."""
+        self._reasons = set[str]()
+        """Why the revision fails or skips tests, by the first few."""
         self._failing: dict[object, str] = {}
         """The first failing test of each cause."""
 
@@ -504,7 +511,13 @@ class Found:
         if test in self._today:
             now = "skips" if outcomes == {"skipped"} else "fails" if reports else "cannot import the file of"
             return f"{now} the test as it is now, and the test changed"
-        return f"{'skips' if outcomes == {'skipped'} else 'fails'} it" if outcomes else "does not have the window"
+        if not outcomes:
+            return "does not have the window"
+        said = why(next(report_of(self._config, each) for each in reports if each["outcome"] != "passed"))
+        if len(self._reasons | {said}) <= _REASONS:
+            self._reasons.add(said)
+        reason = f" ({shorten(said, _LONG, placeholder=' ...')})" if said in self._reasons else ""
+        return f"{'skips' if outcomes == {'skipped'} else 'fails'} it{reason}"
 
     def _diffs_of(self, test: SideTest) -> dict[str, Diff]:
         """Return the comparison of each window that both sides have."""
@@ -561,7 +574,8 @@ class Found:
 
 def report_of(config: pytest.Config, data: Mapping[str, Any]) -> Any:
     """Return the report that a side has sent."""
-    report = config.hook.pytest_report_from_serializable(config=config, data=data)
+    copied = {**data, "longrepr": deepcopy(data.get("longrepr"))}  # pytest changes it
+    report = config.hook.pytest_report_from_serializable(config=config, data=copied)
     if isinstance(report.longrepr, list):
         report.longrepr = tuple(report.longrepr)  # JSON has no tuples; pytest -v wants that of a skip
     return report

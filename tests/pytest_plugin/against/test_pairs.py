@@ -386,8 +386,20 @@ def test_a_test_that_fails_in_the_working_tree_is_reported_as_it_is(pairs: Run) 
     [
         (lambda run: SideRun(["test_b"]), "main does not have the test"),
         (lambda run: SideRun([], {}, {run.file: "no module"}), "main cannot import {file} (no module)"),
-        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="skipped")}), "main skips it"),
-        (lambda run: SideRun([run.test], {run.test: run.reports(outcome="failed")}), "main fails it"),
+        (
+            lambda run: SideRun(
+                [run.test], {run.test: run.reports(outcome="skipped", longrepr=["test_a.py", 3, "Skipped: no GPU"])}
+            ),
+            "main skips it (Skipped: no GPU)",
+        ),
+        (
+            lambda run: SideRun([run.test], {run.test: run.reports(outcome="failed", longrepr="> f()\nE   it broke")}),
+            "main fails it (it broke)",
+        ),
+        (
+            lambda run: SideRun([run.test], {run.test: run.reports(outcome="failed")}),
+            "main fails it (it gives no reason)",
+        ),
         (lambda run: run.side(name="other"), "main does not have the window"),
     ],
 )

@@ -282,7 +282,7 @@ def test_a_test_that_fails_at_the_revision_has_nothing_to_compare_with(repositor
     model(repository, "fake.launch('MatMul')")
     result = run(repository)
     result.assert_outcomes(passed=1, deselected=1)
-    result.stdout.fnmatch_lines(["nothing to compare with: HEAD fails it: test_m.py::test_a"])
+    result.stdout.fnmatch_lines(["nothing to compare with: HEAD fails it (ValueError): test_m.py::test_a"])
 
 
 @pytest.mark.slow
