@@ -20,7 +20,7 @@ from ..measure.counting import Counting
 from ..measure.function_times import FunctionTime, function_times
 from ..measure.measurement import Measurement
 from ..measure.memory.cycles import memory_kept
-from ..measure.memory.host_memory import lines_at, memory_of
+from ..measure.memory.host_memory import lines_at, lines_kept, memory_of
 from ..measure.memory.leaks import WARMUPS, Left, left_by
 from ..measure.memory.traced import Where
 from ..measure.sampled import Sampler, timed_lines
@@ -159,6 +159,11 @@ def memory_holders(
     cycle = partial(memory_kept, call.by_us, peak, on_device=on_device)
     looks = [partial(lines_at, peak, call.by_us, measurement.shown), cycle] if are_lines_known else [cycle]
     return [each for look in looks for each in _of_more_runs(call, measurement, look) or ()]
+
+
+def kept_at(call: Call, measurement: Measurement) -> Sequence[Where]:
+    """Run the body again, and return in words the lines that hold much of the memory that it keeps."""
+    return _of_more_runs(call, measurement, partial(lines_kept, call.by_us, measurement.shown)) or ()
 
 
 def _of_more_runs(

@@ -243,7 +243,8 @@ class Measuring:
                 if not body.why_not_again(test):
                     holders = partial(body.memory_holders, call, measurement)
                     left = partial(body.left_behind, call, measurement)
-                    windows = self._judging.causes.memory_explained(test, windows, holders, left)
+                    kept = partial(body.kept_at, call, measurement)
+                    windows = self._judging.causes.memory_explained(test, windows, holders, left, kept)
             windows = self._judging.causes.explained(test, windows, partial(body.count, call, measurement, lines=True))
             return self._judging.causes.with_change(test, windows)
 

@@ -116,6 +116,33 @@ def test_memory_that_a_call_may_keep_can_be_limited(pytester: pytest.Pytester, s
     suite("--opprof").assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "    @lru_cache(9)\n    def kept(number): return [str(each) for each in range(20_000)]",
+            "    the cache of `kept` at m.py:4 keeps the last 9 calls",
+        ),
+        (
+            "    last = deque(maxlen=4)\n    def kept(number): last.append([str(each) for each in range(20_000)])",
+            "    1.* MiB at m.py:5",
+        ),
+    ],
+    ids=["a cache", "a ring"],
+)
+@pytest.mark.processes
+def test_memory_that_is_kept_but_no_leak_has_its_cache_or_its_lines(
+    pytester: pytest.Pytester, few_plugins: None, code: str, said: str
+) -> None:
+    """In a process of its own: pytester keeps each call of a hook in this one."""
+    begin = "from collections import deque\nfrom functools import lru_cache\nif True:\n"
+    pytester.makepyfile(m=begin + code)
+    write(pytester, "op_budget(kept_memory='64 KiB')", "    import m\n    SEEN.append(1)\n    m.kept(len(SEEN))\n")
+    result = pytester.runpytest_subprocess("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  memory of the host kept after a call: 1.* MiB (budget: 64 KiB)", said])
+
+
 @pytest.mark.processes
 def test_a_cache_that_one_run_fills_is_no_leak(pytester: pytest.Pytester, suite: Suite) -> None:
     flags = ["--opprof-backend=numpy", "--no-opprof-python"]

@@ -32,6 +32,8 @@ class Holder(NamedTuple):
     """Of the object with this name: ``list``; empty if that is the thing itself."""
     container: Any = None
     """The list, dict, set or deque that keeps it."""
+    cache: Any = None
+    """The `lru_cache` of limited size that keeps it."""
     is_left: bool = False
     """Whether the owner is itself left behind, so that something else keeps both."""
     is_none: bool = False
@@ -66,7 +68,7 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
             named, owner = held_as(each, at)
             if named:
                 kind = _cache(at) if isinstance(at, LRU_CACHE) else type(at).__name__
-                found = Holder(named, "" if at is thing else kind, container)
+                found = Holder(named, "" if at is thing else kind, container, cache=_bounded(at))
                 if id(owner) not in new:
                     return found
                 spare = spare if spare.name else found._replace(is_left=True)
@@ -122,6 +124,11 @@ def unheld(thing: object) -> str:
     is_tensor = any(each.__name__ == "Tensor" and each.__module__ == "torch" for each in type(thing).__mro__)
     others = "autograd's graph" if is_tensor else "a hook of atexit or os.register_at_fork, or a C extension"
     return f"no Python object holds {named}, but {others} may"
+
+
+def _bounded(thing: Any) -> Any:
+    """Return *thing* if it is an `lru_cache` of limited size; otherwise None."""
+    return thing if isinstance(thing, LRU_CACHE) and thing.cache_info().maxsize is not None else None
 
 
 def _cache(cache: Any) -> str:

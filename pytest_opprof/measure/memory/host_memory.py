@@ -125,16 +125,33 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
     found = _held(snapshots[-1], shown) if snapshots else _at_peak(peak, call, shown)
     if not found:
         return [] if snapshots else [Where("its lines are unknown: the peak is over within a millisecond")]
+    return _told(found, peak, shown)
+
+
+def lines_kept(call: Callable[[], object], shown: Shown | None = None) -> Sequence[Where]:
+    """Run the body as a *call*, and return in words the lines that hold most of what it keeps."""
+    gc.collect(1)
+    with uncollected(), traced(_FRAMES) as is_ours:
+        if not is_ours:
+            return []
+        call()
+        kept = _kept()
+        found = _held(tracemalloc.take_snapshot(), shown)
+    return _told(found, kept, shown) if found else []
+
+
+def _told(found: Counter[_Line], nbytes: int, shown: Shown | None) -> Sequence[Where]:
+    """Return in words the lines that hold most of *nbytes*: those that changed first, those of the test last."""
     [(largest, most)] = found.most_common(1)
-    if _NOTABLE * peak <= most < _MUCH * peak:
+    if _NOTABLE * nbytes <= most < _MUCH * nbytes:
         return [
             Where(f"it is spread over {plural(len(found), 'line')}; the largest holds {_held_at(largest, most).text}")
         ]
     changed = [(line, size) for line, size in found.most_common() if line.changed]
-    notable = [(line, size) for line, size in changed if size >= _NOTABLE * peak][: _LINES - 1]
+    notable = [(line, size) for line, size in changed if size >= _NOTABLE * nbytes][: _LINES - 1]
     # Of many changed lines that hold a part of it together, one.
-    together = [] if notable or sum(size for _, size in changed) < _NOTABLE * peak else changed[:1]
-    others = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * peak]
+    together = [] if notable or sum(size for _, size in changed) < _NOTABLE * nbytes else changed[:1]
+    others = [(line, size) for line, size in found.most_common(_LINES) if size >= _NOTABLE * nbytes]
     # Data that the test makes itself are the same as before, as a rule.
     test = f"{relative(shown.test)}:" if shown and shown.test else ":"
     others.sort(key=lambda each: each[0].place.startswith(test))

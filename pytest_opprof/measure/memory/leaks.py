@@ -9,6 +9,7 @@ filling cache, is none either.
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import tracemalloc
 import weakref
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 from ...machine.garbage import referents, uncollected
 from ...machine.left import InUse, in_use, open_files
-from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds
+from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds, relative
 from ...units import format_bytes, plural
 from . import cycles
 from .holders import CONTAINERS, LRU_CACHE, autograd_graph, holder, line_that_fills, outermost, unheld
@@ -65,6 +66,8 @@ class Left:
     """The growth of device memory; frameworks report it exactly."""
     line: str = ""
     """The line at which the holder grows, else the first that made them: ``engine.py:9``; empty if unknown."""
+    filled: tuple[Where, ...] = ()
+    """The bounded caches that calls fill, which are no leak, but may keep memory."""
 
     @property
     def number(self) -> int:
@@ -106,7 +109,8 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
     for _ in range(warmups):
         call()
     least, finalized = _growth(call, device_bytes)
-    if any(least.values()) and _fill_caches(call):
+    filled = _fill_caches(call) if any(least.values()) else []
+    if filled:
         least, finalized = _growth(call, device_bytes)
     objects = {thing: least[name] for name, thing in _NO_TYPES.items() if least[name]}
     if least["files_in_cycles"]:
@@ -117,10 +121,10 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
         grown = _grown_types(call)
         are_weak = any(issubclass(kind, _WEAK) for kind in grown)
         grown = {kind: number for kind, number in grown.items() if not issubclass(kind, _WEAK)}
-        objects |= {_name(kind): number for kind, number in sorted(grown.items(), key=lambda each: _rank(each[0]))}
-        if grown:
-            where += _held(call, grown)
-        else:
+        left = dict(sorted(grown.items(), key=lambda each: _rank(each[0])))
+        where += _held(call, left, forgives_caches=not least["allocated_bytes"]) if left else ()
+        objects |= {_name(kind): number for kind, number in left.items()}
+        if not grown:
             # Numbers, strings and arrays are tracked by no collector, but the list that keeps them grows. A dict of
             # such things is not tracked itself, and is found by its referrers: in a second pass, as that takes longer.
             in_containers = _grown_containers(call, False)
@@ -137,11 +141,13 @@ def _left_by(call: Callable[[], object], warmups: int, device_bytes: Callable[[]
         nbytes = again["allocated_bytes"] if is_little else nbytes
     where += made_at(_most_common(_after(call)[0])) if blocks else []
     line = next((each.line for each in where if each.line), "")
-    return Left(objects, nbytes, tuple(each.text for each in where), blocks, on_device, line)
+    return Left(
+        objects, nbytes, tuple(each.text for each in where), blocks, on_device, line, tuple(map(_cache, filled))
+    )
 
 
-def _fill_caches(call: Callable[[], object]) -> bool:
-    """Run the body until the bounded `lru_cache`s that it fills are full; return False if it fills none so soon.
+def _fill_caches(call: Callable[[], object]) -> list[Any]:
+    """Run the body until the bounded `lru_cache`s that it fills are full; return them, or none if that takes longer.
 
     yarl's of 128 URLs grows in each of seven calls that make 20 new ones. More than `_MOST_FILLING` calls are not
     made, because a body that leaks leaks in each.
@@ -156,12 +162,22 @@ def _fill_caches(call: Callable[[], object]) -> bool:
             growing.append(each)
             calls_left = max(calls_left, ((info.maxsize or 0) - info.currsize) // (info.currsize - size))
     if not growing or calls_left > _MOST_FILLING:
-        return False
+        return []
     for _ in range(_MOST_FILLING):
         if all(each.cache_info().currsize == each.cache_info().maxsize for each in growing):
-            return True
+            return growing
         call()
-    return False
+    return []
+
+
+def _cache(cache: Any) -> Where:
+    """Return the name of an `lru_cache`, its size, and the line of its function."""
+    function = inspect.unwrap(cache)
+    code = getattr(function, "__code__", None)
+    place = f"{relative(code.co_filename)}:{code.co_firstlineno}" if code else ""
+    name = getattr(function, "__qualname__", "a function")
+    at = f" at {place}" if place else ""
+    return Where(f"the cache of `{name}`{at} keeps the last {cache.cache_info().maxsize:,} calls", place)
 
 
 def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tuple[dict[str, int], Mapping[type, int]]:
@@ -244,8 +260,11 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
     return found
 
 
-def _held(call: Callable[[], object], types: Collection[type]) -> Iterator[Where]:
+def _held(call: Callable[[], object], types: dict[type, int], *, forgives_caches: bool) -> Iterator[Where]:
     """Yield the holder of an object of *types* that a call leaves behind, and the lines that made such objects.
+
+    *forgives_caches*: types whose objects a package's cache of limited size holds are removed, as they are no leak:
+    urllib keeps 128 URLs.
 
     The object outlives `CALLS` more calls. PettingZoo's `reset` makes new barriers, which the environment holds until
     the next one, and adds handlers of theirs to a list: that list is the holder.
@@ -259,6 +278,10 @@ def _held(call: Callable[[], object], types: Collection[type]) -> Iterator[Where
         if not found.name:
             inner = holder(made[-1], [every, made], left)
             found = found if found.is_none and (inner.is_left or not inner.name) else inner
+        if forgives_caches and found.cache is not None and not _is_own(inspect.unwrap(found.cache)):
+            del types[type(made[-1])]
+            yield from _held(call, types, forgives_caches=True) if types else ()
+            return
         if held_by := str(found) or autograd_graph():
             yield _held_by(held_by, found.container, call)
         elif found.is_none:
@@ -401,13 +424,18 @@ def _rank(kind: type) -> tuple[int, str]:
     built-in ones (lists and cells inside the others), and of private modules (``_contextvars.Context``).
     """
     module = str(kind.__module__)
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
     package = first_part(module)
-    if file and kinds[file] is Kind.TRACED and not in_package(file):
+    if _is_own(kind):
         return 0, _name(kind)
     if package.startswith("_"):
         return 4, _name(kind)
     return 3 if module == "builtins" else 2 if package in sys.stdlib_module_names else 1, _name(kind)
+
+
+def _is_own(thing: Any) -> bool:
+    """Return True if a class or function is of the program, and of no package that it calls."""
+    file = getattr(sys.modules.get(str(thing.__module__)), "__file__", None) or ""
+    return bool(file) and kinds[file] is Kind.TRACED and not in_package(file)
 
 
 def _name(kind: type) -> str:

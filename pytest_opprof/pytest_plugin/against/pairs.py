@@ -38,8 +38,8 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import plural
-from ...verdict.compare import SMALL, UNSTEADY, Diff, Row, changes, compare_counts_first
-from ...verdict.quantities import FACTS, KEPT_MEMORY, OF_PYTHON, PEAKS
+from ...verdict.compare import UNSTEADY, Diff, Row, changes, compare_counts_first
+from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
 from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CALL_PAIRS
@@ -54,8 +54,6 @@ from ..reruns.counts import LATER
 
 # The number of a line behind its file.
 _LINE = re.compile(r":\d+")
-# A test makes fewer calls of Python functions only if it makes less than this share of the base's.
-_FEWER = 0.9
 # What holds less than this many times as much as at the base does not explain a peak.
 _AS_MUCH = 1.1
 # The source lines of each op, by window.
@@ -549,9 +547,6 @@ class Found:
             again = [changes(in_all(there), run, test.tolerances) for run in here]
             if not all(op in FACTS or all(op in each and each[op].is_improvement for each in again) for op in less):
                 found = found.without(less, UNSTEADY)
-            # Calls of Python functions were counted once a side, and asyncio's differ by a few percent (anyio).
-            of_python = [row for row in found.rows if row.op in OF_PYTHON and row.op in found.does_less]
-            found = found.without([row.op for row in of_python if row.work.growth > _FEWER], SMALL)
         diffs[key] = found
         return found
 

@@ -295,19 +295,21 @@ class Causes:
         windows: list[JudgedWindow],
         holders: Callable[..., Sequence[Where]],
         left: Callable[[], Left | None],
+        kept: Callable[[], Sequence[Where]],
     ) -> list[JudgedWindow]:
         """Look up the cycle, and the lines of Python and NumPy, that hold the memory of a body that fails for it, and
         the holders of memory that it keeps; return the windows.
 
         *holders* runs the body again, given its peak, whether its lines are known, and whether it is of a device;
-        *left* runs it many times.
+        *left* runs it many times, and *kept* once more, for the lines of memory that is no leak.
         """
         found = []
         for each in windows:
             if each.name == BODY:
                 each = _explained(each, *self._held(test, each, holders))
-                if self._keeps_more(each) and (leak := left()) and leak.number:
-                    each = _explained(each, [KEPT_MEMORY], [Where(str(replace(leak, nbytes=0)), leak.line)])
+                if self._keeps_more(each) and (leak := left()):
+                    said = [Where(str(replace(leak, nbytes=0)), leak.line)] if leak.number else leak.filled
+                    each = _explained(each, [KEPT_MEMORY], said or kept())
             found.append(each)
         return found
 

@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ClassVar
 
 import numpy as np
@@ -266,7 +266,12 @@ def test_a_bounded_cache_that_fills_is_no_leak_and_hides_none() -> None:
         ENGINE.handlers += [Handler() for _ in range(keeps)]
 
     numbers = itertools.count()
-    assert left_by(lambda: fetches(0)) == Left({})
+    left = left_by(lambda: fetches(0))
+    assert left == Left({}, filled=left.filled)
+    (said,) = left.filled
+    assert said.text.startswith("the cache of `test_a_bounded_cache_that_fills_is_no_leak_and_hides_none.<locals>.url`")
+    assert said.text.endswith(f" at {said.line} keeps the last 40 calls")
+    assert said.line.startswith("tests/measure/memory/test_leaks.py:")
     url.cache_clear()
     left = left_by(lambda: fetches(2))
     assert left.objects == {f"{__name__}.Handler": 2}
@@ -293,7 +298,24 @@ def test_a_cache_that_fills_by_random_keys_is_no_leak() -> None:
         return Handler()
 
     keys = random.Random(3)
-    assert left_by(lambda: known(keys.randrange(40))) == Left({})
+    left = left_by(lambda: known(keys.randrange(40)))
+    assert left == Left({}, filled=left.filled)
+
+
+PATHS = lru_cache(10_000)(PurePath)
+
+
+@pytest.mark.slow
+def test_a_package_s_bounded_cache_is_no_leak_and_hides_none() -> None:
+    def opens(keeps: int) -> None:
+        PATHS(f"/a/{next(numbers)}")
+        ENGINE.handlers += [Handler() for _ in range(keeps)]
+
+    numbers = itertools.count()
+    assert left_by(lambda: opens(0)) == Left({})
+    left = left_by(lambda: opens(1))
+    assert left.objects[f"{__name__}.Handler"] == 1
+    assert left.where[0].startswith("held by Engine.handlers (list)")
 
 
 def test_growth_that_ends_is_no_leak() -> None:
