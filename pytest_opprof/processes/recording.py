@@ -272,7 +272,7 @@ class Recording:
                 window.keep_alone(answer)
 
     def _again(self, process: Process, windows: Sequence[_Window], patience_s: float, warm: bool) -> None:
-        """Run tests a second time: in one thread if waiting threads took CPU time, all others if *warm*.
+        """Run tests a second time if *warm*, and in one thread if waiting threads took CPU time.
 
         If *warm*, then once more without recording ops, if that may take a notable part of their time, and with no
         function compiled before, if functions compiled again are counted.
@@ -281,19 +281,19 @@ class Recording:
         and take ten times as long.
         """
         threaded = [window for window in windows if window.is_threaded]
-        others = [window for window in windows if warm and not window.is_threaded and not is_timed(window.result)]
+        repeated = [window for window in windows if warm and not is_timed(window.result)]
 
         def measured(windows: Sequence[_Window], request: Request, repeats: bool = False) -> dict[str, Answer]:
             tests = list(dict.fromkeys(window.test.id for window in windows))
             return process.measure(Batch(tests, request, repeats=repeats), patience_s) if tests else {}
 
-        for again, one_thread in ((threaded, True), (others, False)):
-            answers = measured(again, Request(one_thread=one_thread, ops_only=True), repeats=warm)
-            for window in again:
-                if one_thread:
-                    window.add_in_one_thread(answers[window.test.id])
-                if warm:
-                    window.add_warm(answers[window.test.id])
+        # With as many threads as in a run, whose number the work may follow: `torch.histc` has a buffer for each.
+        answers = measured(repeated, Request(ops_only=True), repeats=True)
+        for window in repeated:
+            window.add_warm(answers[window.test.id])
+        answers = measured(threaded, Request(one_thread=True, ops_only=True))
+        for window in threaded:
+            window.add_in_one_thread(answers[window.test.id])
         recording = [window for window in windows if warm and window.is_recording]
         answers = measured(recording, Request(one_thread=True, ops_only=True, unrecorded=True))
         # A third run may be faster for itself: `torch.jit` compiles in the second.
