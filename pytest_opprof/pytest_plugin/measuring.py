@@ -118,7 +118,7 @@ class Measuring:
             except UsageError as error:
                 errors.append(str(error))
                 test.wrong_mark = error
-        if self._settings.everything and not self._judging.is_apart and len(measured) <= FEW_TESTS:
+        if self._settings.everything and not self._judging.is_apart and self._are_few(measured):
             self._pool.closely = True
             for test in measured:
                 test.read_marks_anew(is_close=True)
@@ -126,6 +126,11 @@ class Measuring:
         # In a worker of pytest-xdist this would be an internal error, so there each such test fails.
         if errors and not xdist.is_worker(self._config):
             raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
+
+    def _are_few(self, tests: Sequence[TestRun]) -> bool:
+        """Return True if *tests* are few, and all with a baseline in their modules: one alone is judged like all."""
+        modules = () if self._settings.against else {test.where[0] for test in tests}
+        return max(len(tests), sum(len(self._store.tests(module)) for module in modules)) <= FEW_TESTS
 
     def keep_memory(self) -> None:
         """Keep freed memory in the heap, so the first test allocates like later ones."""

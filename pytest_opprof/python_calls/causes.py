@@ -522,6 +522,8 @@ def _times(name: str, calls: int, before: Before | None, in_all: int | None = No
 
     *is_cut*: whether the lines are estimated from some of the calls.
     """
+    # Lines are found in a later run, in which a leak may have grown.
+    calls = calls if in_all is None else min(calls, in_all)
     if before is not None and in_all not in (None, calls):
         often = f"about {float(f'{calls:.2g}'):,.0f} times" if is_cut else plural_times(calls)
         return f"`{name}` {often} ({in_all:,} in all, {before.then}: {before.said(name)})"

@@ -144,6 +144,7 @@ def test_few_unmarked_tests_or_short_ones_are_counted_by_an_update_and_all_runs_
         tokenizer=AT_ONCE.replace("    return", "    [str(token) for token in tokens[:900]]\n    return")
     )
     suite("--opprof-all").assert_outcomes(passed=2)
+    suite("--opprof-all", "-knot idle").assert_outcomes(passed=1, deselected=1)  # one of them is judged as among all
 
 
 @pytest.mark.usefixtures("once")

@@ -393,6 +393,17 @@ def test_a_function_that_does_not_lead_to_those_that_grew_is_not_said_to():
     )
 
 
+def test_no_line_makes_more_calls_than_there_are():
+    """async-lru: lines are found in a later run, when a leak has grown: 655 of 66."""
+    now = PythonCalls(
+        functions={"tokenization.run": 1, "asyncio.get_loop": 66},
+        own=("tokenization.run",),
+        lines=(edge(21, "run", "asyncio.get_loop", 655, direct=False),),
+    )
+    said = of_calls(Before({"tokenization.run": 1, "asyncio.get_loop": 35}), now)
+    assert said == ["`run` at tokenization.py:21 leads to `asyncio.get_loop` 66 times (baseline: 35)"]
+
+
 def test_where_only_some_calls_have_lines_their_number_is_an_estimate():
     lines = (edge(7, "convert", "tokenization.one", 520), edge(9, "other", "tokenization.one", 80))
     now = PythonCalls(functions={"tokenization.one": 901}, own=("tokenization.one",), lines=lines, looked_up=600)

@@ -196,9 +196,9 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
         for number in range(CALLS + 1):
             if number:
                 call()
-            if number == CALLS:
-                finalized = cycles.finalized()
             files[number] = open_files()
+            if number == CALLS:
+                finalized = cycles.finalized()  # which closes files
             gc.collect()
             for field, value in enumerate(in_use(device_bytes)):
                 seen[number * len(fields) + field] = value

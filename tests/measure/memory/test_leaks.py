@@ -6,6 +6,7 @@ import contextvars
 import ctypes
 import gc
 import itertools
+import os
 import random
 import selectors
 import subprocess
@@ -350,10 +351,21 @@ def test_threads_files_and_processes_are_counted() -> None:
 test_threads_files_and_processes_are_counted = pytest.mark.processes(test_threads_files_and_processes_are_counted)
 
 
-def test_files_that_only_the_collector_closes_are_left_behind() -> None:
+class Descriptor:
+    """A file that its finalizer closes, as of trio's pipes."""
+
+    def __init__(self) -> None:
+        self.number = os.open(os.devnull, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+@pytest.mark.parametrize("opens", [selectors.DefaultSelector, Descriptor])
+def test_files_that_only_the_collector_closes_are_left_behind(opens: Callable[[], object]) -> None:
     def call() -> None:
         one = Handler()
-        one.itself, one.selector = one, selectors.DefaultSelector()  # type: ignore[attr-defined]
+        one.itself, one.selector = one, opens()  # type: ignore[attr-defined]
 
     left = left_by(call)
     gc.collect()
