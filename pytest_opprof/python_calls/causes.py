@@ -153,7 +153,7 @@ def of_calls(
     }
     calling = (before or NOTHING).extra(now.lines)
     # One more call of a function may be the cause of all that grew in it.
-    lines = [each for each in calling if each.function in every]
+    lines = [each for each in calling if each.function in every and not _is_callback(each.function)]
     if now.looked_up:  # of some calls alone: a line that makes few of these, and of all, proves nothing
         lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, every[each.function])]
         estimated = {_line(each): each.calls for each in now.lines}
@@ -486,6 +486,11 @@ def _is_builtin(name: str) -> bool:
 def _is_inside(name: str) -> bool:
     """Return True if a function is a comprehension, or a generator expression: part of the line itself."""
     return name.endswith(("<genexpr>", "comp>"))
+
+
+def _is_callback(name: str) -> bool:
+    """Return True if a function runs where an object dies: no line calls it (glom's lost cache: 302 times)."""
+    return name.startswith(("weakref.", "_weakrefset.")) and ".<locals>." in name
 
 
 def _is_private(name: str) -> bool:

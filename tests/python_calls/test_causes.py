@@ -393,6 +393,17 @@ def test_a_function_that_does_not_lead_to_those_that_grew_is_not_said_to():
     )
 
 
+def test_what_runs_where_an_object_dies_is_called_by_no_line():
+    remove = "weakref.WeakKeyDictionary.__init__.<locals>.remove"
+    now = PythonCalls(
+        functions={"tokenization.auto": 100, "tokenization.register": 100, remove: 200},
+        own=("tokenization.auto", "tokenization.register"),
+        lines=(edge(57, "auto", "tokenization.register", 100), edge(21, "auto", remove, 200)),
+    )
+    (said,) = of_calls(Before({"tokenization.auto": 100}), now)
+    assert said.startswith("`auto` at tokenization.py:57 calls `tokenization.register` 100 times (baseline: 0)")
+
+
 def test_no_line_makes_more_calls_than_there_are():
     """async-lru: lines are found in a later run, when a leak has grown: 655 of 66."""
     now = PythonCalls(
