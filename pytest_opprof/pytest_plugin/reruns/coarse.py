@@ -59,6 +59,11 @@ class _Suspect:
     """Whether one of them ran the test twice."""
     is_shared: bool = True
     """Whether others used the machine beside each of them."""
+    has_first: bool = field(init=False)
+    """Whether the first run in a process takes clearly longer in the baseline."""
+
+    def __post_init__(self) -> None:
+        self.has_first = self.base.first is not None
 
     def over(self, seen: Sequence[Coarse]) -> Slower | None:
         return self._over(self.base, seen, wall=True) if seen else None
@@ -72,8 +77,12 @@ class _Suspect:
             return None
         return self._over(base, self.seen, wall=wall, shared=shared)
 
-    def over_at_first(self, seen: Sequence[Coarse]) -> Slower | None:
-        return self._over(self.base.at_first, seen, wall=True)
+    def is_refuted_by(self, seen: Sequence[Coarse]) -> bool:
+        """Return True if the first run of a process, *seen*, shows that it is not slower.
+
+        It shows nothing about later runs if the first one compiles or imports in the baseline, too.
+        """
+        return bool(seen) and not self.has_first and not self._over(self.base.at_first, seen, wall=True)
 
     def slower_at_first(self) -> Slower | None:
         return self._over(self.base.at_first, self.first, wall=False)
@@ -169,7 +178,7 @@ class Coarsely:
             if bare := suspect.base.unrecorded:  # without it, recording takes little of the base
                 suspect.base = replace(bare, first=suspect.base.at_first)
         answer = self._order.known(test)
-        fine = [name for name, each in suspects.items() if answer and self._is_fine(answer, name, each)]
+        fine = [name for name, each in suspects.items() if answer and each.is_refuted_by(self._of(answer, name))]
         found = [_as_in_order(each, suspects[each.name].here) if each.name in fine else each for each in found]
         suspects = {name: each for name, each in suspects.items() if name not in fine}
         why, busy = self._look(test, windows, suspects) if suspects else ("", "")
@@ -256,10 +265,6 @@ class Coarsely:
         entry = answer.windows.get(window)
         return [entry.coarse[self._machine]] if entry and self._machine in entry.coarse else []
 
-    def _is_fine(self, answer: Answer, window: str, suspect: _Suspect) -> bool:
-        times = self._of(answer, window)
-        return bool(times) and not suspect.over_at_first(times)
-
     def _concluded(
         self, test: TestRun, window: JudgedWindow, suspect: _Suspect, why: str, busy: str, was_first: bool
     ) -> JudgedWindow:
@@ -268,7 +273,7 @@ class Coarsely:
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
         if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
             answer = self._order.again(test, stays=may_stay(self._settings, [window]))
-            if answer and self._is_fine(answer, window.name, suspect):
+            if answer and suspect.is_refuted_by(self._of(answer, window.name)):
                 return _as_in_order(window, found)
             work = found.work(
                 *explained(window, found, was_recorded=test.has_fixture),

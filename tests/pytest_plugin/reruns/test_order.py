@@ -11,8 +11,10 @@ from pytest_opprof.errors import BackendError
 from pytest_opprof.processes.pool import Answer
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
+from pytest_opprof.pytest_plugin.reruns.coarse import _Suspect
 from pytest_opprof.pytest_plugin.reruns.order import Order
 from pytest_opprof.pytest_plugin.test_run import TestRun
+from pytest_opprof.verdict.times.coarse import Coarse, Slower
 
 from ...conftest import looks
 
@@ -105,6 +107,21 @@ def test_a_run_in_file_order_asks_nobody(
     recorded("--opprof").assert_outcomes(failed=1, passed=3)
     recorded("--opprof", "-knot mark and not test_c").assert_outcomes(failed=1, passed=1, deselected=2)
     assert asked == []
+
+
+def test_the_first_run_after_them_refutes_no_slower_later_run() -> None:
+    def took(ms: int, first: Coarse | None = None) -> Coarse:
+        return Coarse((ms * 1_000_000,) * 2, (ms * 1_000_000,) * 2, first=first)
+
+    def is_refuted(base: Coarse, *seen: Coarse) -> bool:
+        slower = Slower("CPU time", base.cpu_ns[0], 100_000_000)
+        return _Suspect(base, elsewhere=False, here=slower, doubted=False).is_refuted_by(seen)
+
+    assert is_refuted(took(10), took(11))
+    assert not is_refuted(took(10), took(100))
+    assert not is_refuted(took(10))
+    # The first run imports in the baseline as well, and hides a later one of 100 ms.
+    assert not is_refuted(took(10, first=took(300)), took(310))
 
 
 @pytest.mark.slow
