@@ -44,14 +44,6 @@ class Collected:
         """Return True if this run knows the tests of *module*."""
         return module in self.tests or not self.has_file(module)
 
-    def before(self, module: str, test: str) -> Iterator[str]:
-        """Yield the ids of the tests that were collected before this one."""
-        for each, tests in self.tests.items():
-            for name in tests:
-                if (each, name) == (module, test):
-                    return
-                yield f"{each}::{name}"
-
     def is_in_part(self, module: str) -> bool:
         """Return True if the user named single tests of *module*, so that others in its file are unknown."""
         return (self._root / module).resolve() in self._in_part

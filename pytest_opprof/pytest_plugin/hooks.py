@@ -134,6 +134,7 @@ class Hooks:
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember every collected test, since a plugin that splits the suite may not report deselected tests."""
         self._collected.add([id_of(item)])
+        self._measuring.order.add(item)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -141,6 +142,7 @@ class Hooks:
         their marks. Raises pytest.UsageError with every error.
         """
         self._collected.add(map(id_of, session.items))
+        self._measuring.order.choose(session.items)
         self._measuring.read_marks(map(TestRun.of, session.items))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -154,6 +156,12 @@ class Hooks:
         """Tell other ranks which test this one runs."""
         if self._in_step:
             self._in_step.begin(nodeid)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Remember which tests pytest reached, skipped ones too."""
+        self._measuring.order.begin(item)
+        return (yield)
 
     # Not pytest_pyfunc_call, because unittest's methods never pass through it.
     @pytest.hookimpl(wrapper=True, trylast=True)

@@ -44,6 +44,7 @@ from .options import shown
 from .outcome import concluded, defect
 from .ranks import Compared
 from .reruns.counts import why_no_sites, with_later, without_sites
+from .reruns.order import Order
 from .reruns.times import is_open
 from .test_run import Failed, TestRun
 from .traces import traced
@@ -101,6 +102,11 @@ class Measuring:
         reason = None if settings.backends else load("numpy").unavailable()
         return [line, *([f"opprof: ops of NumPy are not seen: {reason}"] if reason else [])]
 
+    @property
+    def order(self) -> Order:
+        """The order of the tests of this run."""
+        return self._judging.order
+
     def read_marks(self, tests: Iterable[TestRun]) -> None:
         """Parse all marks before the first test runs. Raises pytest.UsageError with every error."""
         errors = []
@@ -146,7 +152,6 @@ class Measuring:
             raise Failed(str(test.wrong_mark))
         call = Call(test)
         self._compared.begin()
-        self._judging.order.begin(test)
         try:
             return (yield from self._measured(test, call))
         except Failed as error:

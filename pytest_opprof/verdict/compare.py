@@ -237,10 +237,10 @@ class Diff:
         """The ops and facts that it does less of."""
         return [row.op for row in self.rows if row.verdict.is_improvement and row.verdict is not Verdict.FASTER]
 
-    def without(self, improvements: Collection[str], why: str) -> Diff:
-        """Return the comparison without some *improvements*, and *why* they are none."""
-        rows = (replace(each, verdict=Verdict.OK, why=why) if each.op in improvements else each for each in self.rows)
-        return replace(self, rows=tuple(rows)) if improvements else self
+    def without(self, ops: Collection[str], why: str) -> Diff:
+        """Return the comparison without the changes of some *ops*, and *why* they are none."""
+        rows = (replace(each, verdict=Verdict.OK, why=why) if each.op in ops else each for each in self.rows)
+        return replace(self, rows=tuple(rows)) if ops else self
 
     @property
     def only_calls_less(self) -> bool:

@@ -34,7 +34,7 @@ from ...verdict.times.stored_rule import unjudged
 from ...verdict.tolerances import Tolerances
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
-from .order import IN_ORDER, Order
+from .order import AFTER_OTHERS, IN_ORDER, Order
 
 _SHOWN = 3
 # So many tests whose improvement a fresh process confirms: the change made it, and 300 more need none.
@@ -363,9 +363,16 @@ def _said_alone(op: str, verdict: Verdict, ops: Mapping[str, OpCounts], facts: M
 def _excused_in_order(
     answer: Answer, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
 ) -> JudgedWindow:
-    found = changes(base.comparable_here(window.numbers).done, answer.windows[window.name].done, tolerances)
-    is_worse = any(verdict.is_regression for verdict in found.values())
-    return window if is_worse else replace(window, excused=IN_ORDER)
+    """Return a window whose extra work is none after the tests that precede it; its time is judged all the same."""
+    assert window.diff is not None  # it does more
+    worse, seen = [row.op for row in window.worse if row.verdict.does_more], answer.windows[window.name]
+    found = changes(base.comparable_here(window.numbers).done, seen.done, tolerances)
+    is_unknown = any(op in FACTS and op not in seen.all_facts for op in worse)
+    if is_unknown or any(verdict.is_regression for verdict in found.values()):
+        return window
+    said = "; ".join(str(window.diff.finding(row)) for row in window.worse if row.op in worse)
+    window = replace(window, diff=window.diff.without(worse, AFTER_OTHERS), looked="", confirmed=False, first_uses=())
+    return window.with_remark(f"{said}; but {IN_ORDER}")
 
 
 def _without_calls_of_other_versions(window: JudgedWindow, base: WindowBaseline, seen: WindowBaseline) -> JudgedWindow:

@@ -5,12 +5,14 @@ What a test does may depend on them: a module that they imported, a dtype that t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache
 from itertools import takewhile
 from time import monotonic
 
 import pytest
+from _pytest.fixtures import reorder_items
 
 from ...baselines.stale import Collected
 from ...baselines.store import Store
@@ -18,10 +20,11 @@ from ...errors import BackendError
 from ...measure.plan import Settings
 from ...processes.pool import Answer, Batch, Pool, Process, TimeLimit
 from ...processes.this_run import say
-from ...results.test_id import split_id
+from ...results.test_id import id_of, split_id
 from ...verdict.times.repeats import CONFIRMING_S
 from ..test_run import TestRun
 
+AFTER_OTHERS = "less after other tests"
 IN_ORDER = "after the tests that precede it in file order it stays within the baseline"
 # A developer who runs one test of a long file does not wait longer; a shuffled run may take as long again.
 _LEAST_S = 15
@@ -37,7 +40,11 @@ class Order:
         self._with_baseline = cache(store.tests)
         self._pool = pool
         self._collected = collected
-        self._ran: list[str] = []
+        self._items: list[pytest.Item] = []
+        """The tests that this run collected, in the order of their files."""
+        self._chosen = frozenset[str]()
+        """Those that it runs."""
+        self._ran: dict[str, None] = {}
         self._begin = monotonic()
         self._limit = TimeLimit(CONFIRMING_S)
         self._stack = ExitStack()
@@ -47,9 +54,17 @@ class Order:
         self._answers: dict[str, Answer] = {}
         config.add_cleanup(self._stack.close)
 
-    def begin(self, test: TestRun) -> None:
-        """Remember that *test* runs now."""
-        self._ran.append(test.id)
+    def add(self, item: pytest.Item) -> None:
+        """Remember a collected test."""
+        self._items.append(item)
+
+    def choose(self, items: Sequence[pytest.Item]) -> None:
+        """Remember the tests that will run."""
+        self._chosen = frozenset(map(id_of, items))
+
+    def begin(self, item: pytest.Item) -> None:
+        """Remember that a test runs now, or is skipped."""
+        self._ran.setdefault(id_of(item))
 
     def known(self, test: TestRun) -> Answer | None:
         """Return what `again` returns, if that takes no time: the process has passed *test*."""
@@ -89,12 +104,21 @@ class Order:
         self._answers |= self._process.measure(batch, patience_s)
 
     def _has_run_in_order(self, test: TestRun) -> bool:
-        module, name = test.where
-        if self._collected.is_in_part(module) or self._config.getoption("lf", False):
+        if self._collected.is_in_part(test.where[0]) or self._config.getoption("lf", False):
             return False  # pytest collects only some tests of a file
-        before = [each for each in self._collected.before(module, name) if self._has_baseline(each)]
-        return before == [each for each in self._ran[:-1] if self._has_baseline(each)]
+        every = map(id_of, in_file_order(self._items))
+        # What other options than -k leave out, they leave out of an update, too.
+        wanted = every if self._config.option.keyword else (each for each in every if each in self._chosen)
+        before = [each for each in takewhile(lambda each: each != test.id, wanted) if self._has_baseline(each)]
+        return before == [each for each in self._ran if each != test.id and self._has_baseline(each)]
 
     def _has_baseline(self, test: str) -> bool:
         module, name = split_id(test)
         return name in self._with_baseline(module)
+
+
+def in_file_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return *items*, which are in the order of their files, in the order in which pytest runs them: those together
+    that use one parameter of a fixture of their module or class.
+    """
+    return list(reorder_items(items))

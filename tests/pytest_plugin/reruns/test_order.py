@@ -34,9 +34,7 @@ def test_b():
 @pytest.mark.opprof
 def test_c(): fake.launch("Add")
 """
-EXCUSED = (
-    "*Cast: 3 calls (baseline: 1); but after the tests that precede it in file order it stays within the baseline*"
-)
+EXCUSED = "*Cast: 3 calls (baseline: 1); but after the tests that precede it in file order it stays within the baseline"
 
 
 def look(casts: int) -> Answer:
@@ -91,9 +89,10 @@ def test_a_test_whose_predecessors_did_not_run_passes_if_it_does_as_before_after
 def test_a_test_that_does_as_much_after_them_or_cannot_run_after_them_fails(
     recorded: Suite, monkeypatch: pytest.MonkeyPatch, found: Answer | None
 ) -> None:
-    assert in_order(monkeypatch, found) == []
+    asked = in_order(monkeypatch, found)
     result = recorded("--opprof", "-ktest_b")
     result.assert_outcomes(failed=1, deselected=3)
+    assert asked == ["test_m.py::test_b"]
     if found is None:
         result.stdout.fnmatch_lines(["opprof: no test runs in file order again: it broke"])
     result.stdout.fnmatch_lines(["  Cast: 3 calls (baseline: 1)", "  (confirmed in a fresh process)"])
@@ -107,6 +106,62 @@ def test_a_run_in_file_order_asks_nobody(
     recorded("--opprof").assert_outcomes(failed=1, passed=3)
     recorded("--opprof", "-knot mark and not test_c").assert_outcomes(failed=1, passed=1, deselected=2)
     assert asked == []
+
+
+GROUPED = """
+import pytest
+from pytest_opprof.backends import fake
+CASTS, BREAKS = {casts}, {breaks}
+@pytest.fixture(scope="module", params=[1, 2])
+def one(request): return request.param
+@pytest.fixture
+def broken(): assert not BREAKS
+@pytest.mark.opprof
+def test_a(one): fake.launch("Add")
+@pytest.mark.opprof
+def test_b(one): [fake.launch("Cast") for _ in range(CASTS)]
+@pytest.mark.opprof
+@pytest.mark.skipif(BREAKS, reason="no GPU")
+def test_c(): fake.launch("Add")
+@pytest.mark.opprof
+def test_d(broken): fake.launch("Add")
+@pytest.mark.opprof
+def test_e(): [fake.launch("Cast") for _ in range(CASTS)]
+"""
+
+
+def test_tests_that_pytest_groups_by_parameters_skips_or_cannot_set_up_have_run_in_order(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_m=GROUPED.format(casts=1, breaks=False))
+    suite("--opprof-update").assert_outcomes(passed=7)
+    looks(monkeypatch, look(3), look(3))
+    asked = in_order(monkeypatch, look(1))
+    pytester.makepyfile(test_m=GROUPED.format(casts=3, breaks=True))
+    suite("--opprof").assert_outcomes(failed=3, passed=2, skipped=1, errors=1)
+    assert asked == []
+
+
+COUNTED = """
+import pytest
+READY = []
+@pytest.mark.opprof(python=True)
+def test_a(): READY.append(1)
+@pytest.mark.opprof(python=True)
+def test_b():
+    for _ in range(1 if READY else 50): print()
+"""
+
+
+def test_a_number_that_is_unknown_after_them_excuses_nothing(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(test_m=COUNTED)
+    suite("--opprof-update").assert_outcomes(passed=2)
+    looks(monkeypatch, BackendError("none"))
+    asked = in_order(monkeypatch, Answer({"body": WindowBaseline({})}, ""))
+    suite("--opprof", "-ktest_b").assert_outcomes(failed=1, deselected=1)
+    assert asked == ["test_m.py::test_b"]
 
 
 def test_the_first_run_after_them_refutes_no_slower_later_run() -> None:
@@ -132,21 +187,28 @@ def test_one_process_runs_all_predecessors_and_passes_on_from_test_to_test(
     """With real processes: calls and CPU time that depend on an earlier test."""
     of_time = """
     import test_m
+    from pytest_opprof.backends import fake
     def test_of_time(): sum(range({more} if test_m.READY else 20_000_000))  # 0.3 s without a loop of Python's
+    def test_of_both():
+        fake.launch("Add")
+        for _ in range(2 * (not test_m.READY)): fake.launch("Cast")
+        sum(range({more}))
     """
     pytester.makepyfile(test_m=MODEL.format(more=1), test_n=of_time.format(more=10))
     flags = ["--opprof", "--opprof-all", "--opprof-backend=fake", "-v"]
     assert pytester.runpytest_subprocess(*flags, "--opprof-update").ret == 0
 
-    result = pytester.runpytest_subprocess(*flags, "-k", "test_b or test_of_time")
-    result.assert_outcomes(passed=2, deselected=3)
+    result = pytester.runpytest_subprocess(*flags, "-k", "test_b or test_of")
+    result.assert_outcomes(passed=3, deselected=3)
     of_time_excused = "*CPU time: * ms (baseline: *; but after the tests that precede it in file order *"
     result.stdout.fnmatch_lines_random([EXCUSED, of_time_excused])
     result = pytester.runpytest_subprocess(*flags, "test_m.py", "-n2", "--dist=each", "-k", "test_b")
     result.assert_outcomes(passed=2)
     pytester.runpytest_subprocess(*flags, "test_m.py::test_b").assert_outcomes(passed=1)
     result = pytester.runpytest_subprocess(*flags, "test_m.py::test_b", "test_m.py::test_a", "test_n.py")
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=4)
 
     pytester.makepyfile(test_m=MODEL.format(more=2), test_n=of_time.format(more=10_000_000))
-    pytester.runpytest_subprocess(*flags, "-k", "test_b or test_of_time").assert_outcomes(failed=2, deselected=3)
+    result = pytester.runpytest_subprocess(*flags, "-k", "test_b or test_of")
+    result.assert_outcomes(failed=3, deselected=3)
+    result.stdout.fnmatch_lines(["FAILED test_n.py::test_of_both - CPU time *"])
