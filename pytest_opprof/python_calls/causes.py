@@ -294,8 +294,6 @@ class _Growth:
         """The calls of each function from all lines that are known: from inside of its cycle, and from outside."""
         for each in edges:
             self._times[each.function, self._in_one_cycle(each.caller, each.function)] += each.calls
-        self._of_line = {} if before.lines or now.looked_up else dict(_of_one_line(now, more))
-        """By function, the only line that makes as many calls as there are more."""
         self._extra: dict[str, float] = {}
         for cycle in self._cycles:  # those that it calls come before it
             below = [(name, *edge) for name in cycle for edge in self._called[name].items()]
@@ -338,8 +336,6 @@ class _Growth:
 
     def _grew_alone(self, edge: CallingLine) -> bool:
         """Return True if a function grew by far more than its caller, which therefore does not explain it."""
-        if self._of_line.get(edge.function, _place(edge)) != _place(edge):
-            return False
         if edge.caller not in self._more:
             # Unless functions that grew make all of the extra calls (beancount: 18,000 of `Position.__new__`).
             known = bool(self._before.lines)
@@ -404,26 +400,6 @@ class _Growth:
     def _is_below(self, inner: Sequence[CallingLine], outer: Sequence[CallingLine]) -> bool:
         """Return True if a line is in a function that another line leads to."""
         return inner[0].caller in self.below(each.function for each in outer)
-
-
-def _of_one_line(now: PythonCalls, more: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yield each function with the line that makes all its extra calls, if one line alone makes as many.
-
-    Of two lines with 6,000 and 3,000 calls (xmltodict; 6,000 before) the second is new, and the first as before.
-    """
-    calls = defaultdict[str, Counter[tuple[str, int]]](Counter)
-    for each in now.lines:
-        calls[each.function][_place(each)] += each.calls
-    for name, grew in more.items():
-        lines = calls[name]
-        alike = [place for place, often in lines.items() if abs(often - grew) <= TOLERANCE * grew]
-        if (
-            len(lines) > 1
-            and len(alike) == 1
-            and grew > FLOOR
-            and lines.total() >= (1 - TOLERANCE) * now.functions[name]
-        ):
-            yield name, alike[0]
 
 
 def _cycles(called: Mapping[str, Iterable[str]]) -> list[list[str]]:

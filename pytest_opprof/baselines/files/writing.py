@@ -37,7 +37,7 @@ def writing(root: Path, patience_s: float = PATIENCE_S) -> Iterator[Path]:
     try:
         _make(folder)
         # Everyone who may write baselines may lock them, also several users of a group.
-        lock = FileLock(folder / _LOCK, timeout=patience_s, mode=root.stat().st_mode & 0o666)
+        lock = FileLock(folder / _LOCK, timeout=patience_s, mode=root.stat().st_mode & 0o666 | 0o600)
         lock.acquire()
     except Timeout:
         since = f"for {patience_s:.0f} s (it holds {folder / _LOCK})"

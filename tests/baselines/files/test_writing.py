@@ -196,3 +196,18 @@ def test_a_link_that_stays_inside_is_followed(tmp_path: Path) -> None:
     (tmp_path / HERE.folder).symlink_to("shared")
     assert put(tmp_path).save().files
     assert (tmp_path / "shared" / "test_a.py.json").exists()
+
+
+def test_a_folder_that_its_mode_forbids_to_write_has_one_clear_error_or_root_writes_it(tmp_path: Path) -> None:
+    """Containers run as root, whom no mode stops; the lock had the mode 0444, which filelock refuses."""
+    root = tmp_path / "baselines"
+    root.mkdir()
+    root.chmod(0o555)
+    try:
+        with writing.writing(root):
+            assert os.geteuid() == 0
+    except BaselineError as error:
+        assert os.geteuid() != 0
+        assert str(root) in str(error)
+    finally:
+        root.chmod(0o755)

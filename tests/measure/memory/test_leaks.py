@@ -351,6 +351,19 @@ def test_threads_files_and_processes_are_counted() -> None:
 test_threads_files_and_processes_are_counted = pytest.mark.processes(test_threads_files_and_processes_are_counted)
 
 
+OPENED: list[object] = []
+
+
+def test_a_text_file_that_a_list_keeps_has_that_list() -> None:
+    try:
+        left = left_by(lambda: OPENED.append(open(os.devnull)))  # noqa: SIM115  # left open
+        assert left.objects["open file"] == 1
+        assert left.where[0].startswith(f"held by {__name__}.OPENED (list)")
+    finally:
+        for each in OPENED:
+            each.close()  # type: ignore[attr-defined]
+
+
 class Descriptor:
     """A file that its finalizer closes, as of trio's pipes."""
 
