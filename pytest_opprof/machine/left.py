@@ -42,7 +42,7 @@ def open_files() -> int:
 
 
 # The cache of attributes keeps up to 4,096 names that C code made, as NumPy's does for `flags.writeable`. In nearly
-# each test of pandas' indexes a call added some blocks, and a look of 0.4 s then sought in vain what holds them.
+# each test of pandas' indexes a call added some blocks, and a look of 0.4 s then sought their holder in vain.
 _forget_names = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache
 
 

@@ -129,7 +129,7 @@ def lines_at(peak: int, call: Callable[[], object], shown: Shown | None = None) 
 
 
 def lines_kept(call: Callable[[], object], shown: Shown | None = None) -> Sequence[Where]:
-    """Run the body as a *call*, and return in words the lines that hold most of what it keeps."""
+    """Run the body as a *call*, and return in words the lines that hold most of the memory that it keeps."""
     gc.collect(1)
     with uncollected(), traced(_FRAMES) as is_ours:
         if not is_ours:
@@ -141,7 +141,7 @@ def lines_kept(call: Callable[[], object], shown: Shown | None = None) -> Sequen
 
 
 def _told(found: Counter[_Line], nbytes: int, shown: Shown | None) -> Sequence[Where]:
-    """Return in words the lines that hold most of *nbytes*: those that changed first, those of the test last."""
+    """Return in words the lines that hold most of *nbytes*: changed lines first, lines of the test last."""
     [(largest, most)] = found.most_common(1)
     if _NOTABLE * nbytes <= most < _MUCH * nbytes:
         return [

@@ -43,7 +43,7 @@ class Order:
         self._items: list[pytest.Item] = []
         """The tests that this run collected, in the order of their files."""
         self._chosen = frozenset[str]()
-        """Those that it runs."""
+        """The ones that it runs."""
         self._ran: dict[str, None] = {}
         self._begin = monotonic()
         self._limit = TimeLimit(CONFIRMING_S)
@@ -107,7 +107,7 @@ class Order:
         if self._collected.is_in_part(test.where[0]) or self._config.getoption("lf", False):
             return False  # pytest collects only some tests of a file
         every = map(id_of, in_file_order(self._items))
-        # What other options than -k leave out, they leave out of an update, too.
+        # Options other than -k leave the same tests out of an update.
         wanted = every if self._config.option.keyword else (each for each in every if each in self._chosen)
         before = [each for each in takewhile(lambda each: each != test.id, wanted) if self._has_baseline(each)]
         return before == [each for each in self._ran if each != test.id and self._has_baseline(each)]
@@ -118,7 +118,7 @@ class Order:
 
 
 def in_file_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return *items*, which are in the order of their files, in the order in which pytest runs them: those together
-    that use one parameter of a fixture of their module or class.
+    """Return *items*, which are in the order of their files, in the order in which pytest runs them: tests that
+    use one parameter of a fixture of their module or class together.
     """
     return list(reorder_items(items))
