@@ -363,7 +363,10 @@ def _said_alone(op: str, verdict: Verdict, ops: Mapping[str, OpCounts], facts: M
 def _excused_in_order(
     answer: Answer, tolerances: Tolerances, window: JudgedWindow, base: WindowBaseline
 ) -> JudgedWindow:
-    """Return a window whose extra work is none after the tests that precede it; its time is judged all the same."""
+    """Return a window without extra and missing work that it does not have after the tests that precede it.
+
+    Its time is judged all the same.
+    """
     assert window.diff is not None  # it does more
     worse, seen = [row.op for row in window.worse if row.verdict.does_more], answer.windows[window.name]
     found = changes(base.comparable_here(window.numbers).done, seen.done, tolerances)
@@ -371,7 +374,9 @@ def _excused_in_order(
     if is_unknown or any(verdict.is_regression for verdict in found.values()):
         return window
     said = "; ".join(str(window.diff.finding(row)) for row in window.worse if row.op in worse)
-    window = replace(window, diff=window.diff.without(worse, AFTER_OTHERS), looked="", confirmed=False, first_uses=())
+    less = [op for op in window.diff.does_less if op not in found or not found[op].is_improvement]
+    diff = window.diff.without([*worse, *less], AFTER_OTHERS)
+    window = replace(window, diff=diff, looked="", confirmed=False, first_uses=())
     return window.with_remark(f"{said}; but {IN_ORDER}")
 
 

@@ -24,7 +24,7 @@ from ...results.test_id import id_of, split_id
 from ...verdict.times.repeats import CONFIRMING_S
 from ..test_run import TestRun
 
-AFTER_OTHERS = "less after other tests"
+AFTER_OTHERS = "not after other tests"
 IN_ORDER = "after the tests that precede it in file order it stays within the baseline"
 # A developer who runs one test of a long file does not wait longer; a shuffled run may take as long again.
 _LEAST_S = 15
