@@ -13,11 +13,12 @@ from pytest_opprof.machine.left import in_use
 
 
 def test_names_in_the_cache_of_attributes_are_no_blocks() -> None:
-    names = [f"name_{number}" for number in range(2_000)]
+    names = [f"name_{number}{'_' * (number % 80)}" for number in range(10_000)]
+    in_use()
     before = in_use().blocks
     for name in names:
-        getattr(names, f"{name}_of_another_address", None)
-    assert in_use().blocks - before < 20  # of 58 to 192
+        getattr(names, f"{name}_", None)  # at another address
+    assert in_use().blocks - before < 100  # coverage takes some
 
 
 @pytest.mark.processes

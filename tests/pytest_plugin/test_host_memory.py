@@ -121,11 +121,11 @@ def test_memory_that_a_call_may_keep_can_be_limited(pytester: pytest.Pytester, s
     [
         (
             "    @lru_cache(9)\n    def kept(number): return [str(each) for each in range(20_000)]",
-            "    the cache of `kept` at m.py:4 keeps the last 9 calls",
+            "    the cache of `kept` at m.py:5 keeps the last 9 calls",
         ),
         (
             "    last = deque(maxlen=4)\n    def kept(number): last.append([str(each) for each in range(20_000)])",
-            "    1.* MiB at m.py:5",
+            "    1.* MiB at m.py:6",
         ),
     ],
     ids=["a cache", "a ring"],
@@ -135,9 +135,9 @@ def test_memory_that_is_kept_but_no_leak_has_its_cache_or_its_lines(
     pytester: pytest.Pytester, few_plugins: None, code: str, said: str
 ) -> None:
     """In a process of its own: pytester keeps each call of a hook in this one."""
-    begin = "from collections import deque\nfrom functools import lru_cache\nif True:\n"
-    pytester.makepyfile(m=begin + code)
-    write(pytester, "op_budget(kept_memory='64 KiB')", "    import m\n    SEEN.append(1)\n    m.kept(len(SEEN))\n")
+    begin = "from collections import deque\nfrom functools import lru_cache\nfrom itertools import count\nif count:\n"
+    pytester.makepyfile(m=f"{begin}{code}\nnumbers = count()\n")
+    write(pytester, "op_budget(kept_memory='64 KiB')", "    import m\n    m.kept(next(m.numbers))\n")
     result = pytester.runpytest_subprocess("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["  memory of the host kept after a call: 1.* MiB (budget: 64 KiB)", said])
