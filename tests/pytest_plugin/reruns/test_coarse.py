@@ -791,6 +791,7 @@ def test_the_functions_that_are_called_most_and_collections_explain_it(
     assert suite("--opprof-update").ret == 0
     model(pytester, 3900, more=more)
     in_one_thread(monkeypatch, look(3900))
+    monkeypatch.setattr(Sampler, "lines", lambda sampler: [])  # of a body of 0.1 ms any line may have a look
     result = suite("--opprof")
     result.stdout.fnmatch_lines(["  CPU time: 3.9 s (baseline: 12 ms), x325*", f"{said}*"])
 

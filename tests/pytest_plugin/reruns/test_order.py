@@ -107,7 +107,7 @@ def test_a_run_in_file_order_asks_nobody(
     asked = in_order(monkeypatch, look(1))
     pytester.makepyfile(test_m=MODEL.format(more=3))
     recorded("--opprof").assert_outcomes(failed=1, passed=3)
-    recorded("--opprof", "-knot mark and not test_c").assert_outcomes(failed=1, passed=1, deselected=2)
+    recorded("--opprof", "-knot without and not test_c").assert_outcomes(failed=1, passed=1, deselected=2)
     assert asked == []
 
 
