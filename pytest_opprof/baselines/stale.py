@@ -22,14 +22,13 @@ class Collected:
         self._root = root
         self._partial = partial
         self._in_part = {(base / ask.partition("::")[0]).resolve() for ask in asked if "::" in ask}
-        self.tests: dict[str, dict[str, None]] = {}
-        """By module, in the order of collection."""
+        self.tests: dict[str, set[str]] = {}
 
     def add(self, tests: Iterable[str]) -> None:
         """Remember that these tests exist."""
         for each in tests:
             module, test = split_id(each)
-            self.tests.setdefault(module, {})[test] = None
+            self.tests.setdefault(module, set()).add(test)
 
     def plain(self) -> dict[str, list[str]]:
         """Return the tests as plain data, for the controlling process."""
@@ -38,7 +37,7 @@ class Collected:
     def merge(self, plain: Mapping[str, Any]) -> None:
         """Add a worker's collected tests."""
         for module, tests in plain.items():
-            self.tests.setdefault(module, {}).update(dict.fromkeys(tests))
+            self.tests.setdefault(module, set()).update(tests)
 
     def knows(self, module: str) -> bool:
         """Return True if this run knows the tests of *module*."""

@@ -42,10 +42,9 @@ def command(config: pytest.Config, folder: str) -> list[str]:
             redirected.append(f"{option}{folder}/{name}")
     if getattr(config.option, "opprof_all", False):  # a side of a comparison without marks has it from the other run
         redirected.append("--opprof-all")
-    # Not by the plugins' names, which are others where PYTEST_PLUGINS loads them.
-    if hasattr(config.option, "no_cov"):
+    if config.pluginmanager.hasplugin("_cov"):
         redirected.append("--no-cov")
-    if hasattr(config.option, "numprocesses"):
+    if hasattr(config.option, "numprocesses"):  # the plugin has another name where PYTEST_PLUGINS loads it
         redirected.append("-n0")
     # A worker of pytest-xdist has no arguments of its own.
     worker: dict[str, list[str]] = getattr(config, "workerinput", {})

@@ -29,7 +29,7 @@ from ..verdict.times.coarse import Coarse
 from ..verdict.tolerances import LEAST_ROUNDS
 from .fixture import compiling
 from .options import change_settings
-from .reruns.order import in_file_order
+from .reruns.order import Order
 from .test_run import TestRun
 
 _INSTALLED = frozenset(["site-packages", "dist-packages"])
@@ -41,22 +41,17 @@ class Fresh:
     It goes on until the run that started it ends. Nothing ran in it before.
     """
 
-    def __init__(self, config: pytest.Config, parent: Parent) -> None:
+    def __init__(self, config: pytest.Config, parent: Parent, order: Order) -> None:
         self._config = config
         self._parent = parent
+        self._order = order
         self._files = {Path(file) for file in parent.told["files"]}
         """The files of the tests that may be requested."""
         self._errors: dict[str, str] = {}
         self._answer = Measured()
-        self._items: list[pytest.Item] = []
-        """All tests in the order of their files, whatever order a plugin gives them."""
         # Tests that precede the one that the user named may be requested.
         config.args = list(dict.fromkeys(arg.partition("::")[0] for arg in config.args))
         config.option.keyword = ""
-
-    def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Keep each test."""
-        self._items.append(item)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """Collect only these files."""
@@ -70,7 +65,7 @@ class Fresh:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
         """Run the requested tests; `Parent.ask` ends the loop."""
-        items, chosen = {id_of(item): item for item in self._items}, frozenset(session.items)
+        items = self._order.items
         for test in map(TestRun.of, session.items if self._parent.told["closely"] else ()):
             test.read_marks_anew(is_close=True)
         answers: dict[str, Measured] = {}
@@ -83,10 +78,9 @@ class Fresh:
             found = [items[test] for test in batch.tests if test in items]
             answers = {test: self._missing(test) for test in batch.tests if test not in items}
             if batch.until:
-                # -m and the like leave out the same tests as in an update.
-                wanted = {*chosen.intersection(found), *([items[batch.until]] if batch.until in items else [])}
-                found = [item for item in in_file_order(self._items) if item in wanted]
-                found = found[: found.index(items[batch.until]) + 1] if batch.until in items else []
+                wanted = {*batch.tests}
+                before = [items[each] for each in self._order.before(batch.until) if each in wanted]
+                found = [*before, items[batch.until]] if batch.until in items else []
             # pytest tears down all that the node after an item does not need. This node keeps the module's fixtures for
             # the next batch.
             last = found[-1].parent if found and batch.stays else None

@@ -100,7 +100,7 @@ def register(config: pytest.Config) -> None:
     if settings.rank.rank:
         manager.register(OtherRank(config, settings.rank, summary), "opprof-rank")
     if parent and not is_side:
-        manager.register(Fresh(config, parent), "opprof-fresh")
+        manager.register(Fresh(config, parent, judging.order), "opprof-fresh")
     elif base:
         from .against.run import Against
 

@@ -134,9 +134,10 @@ class Measuring:
             raise pytest.UsageError("\n".join(dict.fromkeys(errors)))
 
     def _are_few(self, tests: Sequence[TestRun]) -> bool:
-        """Return True if *tests* are few, and all with a baseline in their modules: one alone is judged like all."""
-        modules = () if self._settings.against else {test.where[0] for test in tests}
-        return max(len(tests), sum(len(self._store.tests(module)) for module in modules)) <= FEW_TESTS
+        """Return True if *tests* are few, and so are all baselines of their modules: one alone is judged like all."""
+        if len(tests) > FEW_TESTS or self._settings.against:
+            return len(tests) <= FEW_TESTS
+        return sum(len(self._store.tests(module)) for module in {test.where[0] for test in tests}) <= FEW_TESTS
 
     def keep_memory(self) -> None:
         """Keep freed memory in the heap, so the first test allocates like later ones."""

@@ -244,7 +244,7 @@ class Diff:
 
     @property
     def only_calls_less(self) -> bool:
-        """Whether only calls of Python functions changed, to fewer, if by little: no less work if each takes longer."""
+        """Whether only calls of Python functions fell, even by little: no less work if each takes longer."""
         counts_small = not self.tolerances.is_of_many
         changed = [row for row in self.rows if row.verdict.is_change or (counts_small and row.why == SMALL)]
         return bool(changed) and all(row.op in OF_PYTHON and row.work.verdict is Verdict.BELOW for row in changed)

@@ -262,7 +262,7 @@ def test_the_controller_knows_the_tests_and_errors_of_all_workers(parallel: Cont
     run = parallel()
     run.ends(run.worker(), "t.py::a", "t.py::b", errors=["a file is broken"])
     run.ends(run.worker(), "t.py::b", "u.py::c", errors=["another one is"])
-    assert run.collected.plain() == {"t.py": ["a", "b"], "u.py": ["c"]}
+    assert run.collected.tests == {"t.py": {"a", "b"}, "u.py": {"c"}}
     assert run.summary.errors == ["a file is broken", "another one is"]
 
 
@@ -271,4 +271,4 @@ def test_a_worker_that_crashed_says_nothing_and_takes_nothing_from_the_others(pa
     run.ends(run.worker(), "t.py::a")
     run.controller.pytest_testnodedown(SimpleNamespace())
     run.controller.pytest_testnodedown(SimpleNamespace(workeroutput={}))
-    assert (run.collected.plain(), run.summary.errors) == ({"t.py": ["a"]}, [])
+    assert (run.collected.tests, run.summary.errors) == ({"t.py": {"a"}}, [])

@@ -68,7 +68,7 @@ def holder(thing: object, ours: Sequence[object] = (), left: Sequence[object] = 
             named, owner = held_as(each, at)
             if named:
                 kind = _cache(at) if isinstance(at, LRU_CACHE) else type(at).__name__
-                found = Holder(named, "" if at is thing else kind, container, cache=_bounded(at))
+                found = Holder(named, "" if at is thing else kind, container, cache=at if is_bounded(at) else None)
                 if id(owner) not in new:
                     return found
                 spare = spare if spare.name else found._replace(is_left=True)
@@ -126,9 +126,9 @@ def unheld(thing: object) -> str:
     return f"no Python object holds {named}, but {others} may"
 
 
-def _bounded(thing: Any) -> Any:
-    """Return *thing* if it is an `lru_cache` of limited size; otherwise None."""
-    return thing if isinstance(thing, LRU_CACHE) and thing.cache_info().maxsize is not None else None
+def is_bounded(thing: Any) -> bool:
+    """Return True if *thing* is an `lru_cache` of limited size."""
+    return type(thing) is LRU_CACHE and bool(thing.cache_info().maxsize)  # no proxy is asked
 
 
 def _cache(cache: Any) -> str:

@@ -26,7 +26,7 @@ from ...machine.left import InUse, in_use, open_files
 from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds, relative
 from ...units import format_bytes, plural
 from . import cycles
-from .holders import CONTAINERS, LRU_CACHE, autograd_graph, holder, line_that_fills, outermost, unheld
+from .holders import CONTAINERS, autograd_graph, holder, is_bounded, line_that_fills, outermost, unheld
 from .traced import Where, line_of, made_at, traced
 
 WARMUPS: Final = 2
@@ -154,7 +154,7 @@ def _fill_caches(call: Callable[[], object]) -> list[Any]:
     yarl's of 128 URLs grows in each of seven calls that make 20 new ones. More than `_MOST_FILLING` calls are not
     made, because a body that leaks leaks in each.
     """
-    bounded = [each for each in gc.get_objects() if type(each) is LRU_CACHE and each.cache_info().maxsize]
+    bounded = [each for each in gc.get_objects() if is_bounded(each)]
     sizes = [each.cache_info().currsize for each in bounded]
     call()
     growing, calls_left = [], 0

@@ -5,9 +5,9 @@ What a test does may depend on them: a module that they imported, a dtype that t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, cached_property
 from itertools import takewhile
 from time import monotonic
 
@@ -40,8 +40,8 @@ class Order:
         self._with_baseline = cache(store.tests)
         self._pool = pool
         self._collected = collected
-        self._items: list[pytest.Item] = []
-        """The tests that this run collected, in the order of their files."""
+        self.items: dict[str, pytest.Item] = {}
+        """The tests that this process collected, by id, in the order of their files."""
         self._chosen = frozenset[str]()
         """The ones that it runs."""
         self._ran: dict[str, None] = {}
@@ -56,7 +56,7 @@ class Order:
 
     def add(self, item: pytest.Item) -> None:
         """Remember a collected test."""
-        self._items.append(item)
+        self.items[id_of(item)] = item
 
     def choose(self, items: Sequence[pytest.Item]) -> None:
         """Remember the tests that will run."""
@@ -65,6 +65,21 @@ class Order:
     def begin(self, item: pytest.Item) -> None:
         """Remember that a test runs now, or is skipped."""
         self._ran.setdefault(id_of(item))
+
+    def before(self, test: str) -> Iterator[str]:
+        """Yield the ids of the tests that precede *test* in file order.
+
+        Not those that options other than -k leave out, which leave them out of an update, too.
+        """
+        every = takewhile(lambda each: each != test, self._in_file_order)
+        return every if self._config.option.keyword else (each for each in every if each in self._chosen)
+
+    @cached_property
+    def _in_file_order(self) -> Sequence[str]:
+        """The ids of all collected tests in the order in which pytest runs them: tests that use one parameter of a
+        fixture of their module or class together.
+        """
+        return [id_of(item) for item in reorder_items([*self.items.values()])]
 
     def known(self, test: TestRun) -> Answer | None:
         """Return what `again` returns, if that takes no time: the process has passed *test*."""
@@ -98,7 +113,8 @@ class Order:
         if self._process is None:
             (self._process,) = self._stack.enter_context(self._pool.started(self._pool.files))
             passed = {}.keys()
-        modules = [*takewhile(lambda module: module != test.where[0], self._collected.tests), test.where[0]]
+        # If the user named single tests, only the fresh process knows all that precede.
+        modules = {split_id(each)[0] for each in [*self.before(test.id), test.id]}
         known = {f"{module}::{name}" for module in modules for name in self._with_baseline(module)}
         batch = Batch(sorted({*known, test.id} - passed), until=test.id)
         self._answers |= self._process.measure(batch, patience_s)
@@ -106,19 +122,9 @@ class Order:
     def _has_run_in_order(self, test: TestRun) -> bool:
         if self._collected.is_in_part(test.where[0]) or self._config.getoption("lf", False):
             return False  # pytest collects only some tests of a file
-        every = map(id_of, in_file_order(self._items))
-        # Options other than -k leave the same tests out of an update.
-        wanted = every if self._config.option.keyword else (each for each in every if each in self._chosen)
-        before = [each for each in takewhile(lambda each: each != test.id, wanted) if self._has_baseline(each)]
-        return before == [each for each in self._ran if each != test.id and self._has_baseline(each)]
+        before = filter(self._has_baseline, self.before(test.id))
+        return [*before] == [each for each in self._ran if each != test.id and self._has_baseline(each)]
 
     def _has_baseline(self, test: str) -> bool:
         module, name = split_id(test)
         return name in self._with_baseline(module)
-
-
-def in_file_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return *items*, which are in the order of their files, in the order in which pytest runs them: tests that
-    use one parameter of a fixture of their module or class together.
-    """
-    return list(reorder_items(items))
