@@ -18,7 +18,7 @@ MARKS = (
     ' of calls (10 or "3..5"), a device time ("100 us"), a share of it ("5%") or bytes moved ("64 MiB"); a mapping'
     " takes raw op names and globs. Enforced by --opprof.",
     "opprof(rounds=1, warmup=None, backend=None, timing=None, tolerance=None, op_tolerance=None,"
-    " work_tolerance=None, floor=None, memory=None, leaks=False, python=None, threads=1, baseline=True, ranks=None,"
+    " work_tolerance=None, floor=None, memory=None, leaks=None, python=None, threads=1, baseline=True, ranks=None,"
     " top=None): measure the test with these settings; with rounds its body runs that many times and must be"
     " repeatable. Times are judged from 10 rounds on; 30 are better.",
 )
@@ -144,9 +144,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--opprof-leaks",
-        action="store_true",
+        action=argparse.BooleanOptionalAction,
         default=None,
-        help="run each body six more times to find leaks: objects, memory, threads, files",
+        help="run each body six more times to find leaks: objects, memory, threads, files (default: only of a marked"
+        " test whose body leaves something behind when it runs once more; --no-opprof-leaks: never)",
     )
     group.addoption(
         "--opprof-sites",
@@ -162,9 +163,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         " without ops, or with up to 10,000 of NumPy; --no-opprof-python: never)",
     )
     parser.addini("opprof", "measure, as --opprof does", type="bool", default=False)
-    for name in ("all", "strict", "report-only", "serialize", "leaks", "sites"):
+    for name in ("all", "strict", "report-only", "serialize", "sites"):
         parser.addini(f"opprof_{name.replace('-', '_')}", f"as --opprof-{name}", type="bool", default=False)
-    for name in ("memory", "python"):
+    for name in ("memory", "leaks", "python"):
         text = f"as --opprof-{name}; false: as --no-opprof-{name}"
         parser.addini(f"opprof_{name}", text, type="bool", default=None)
     for name, metavar, text in _FLAGS:

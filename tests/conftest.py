@@ -35,6 +35,7 @@ from pytest_opprof.profile.events.assembly import assemble
 from pytest_opprof.profile.events.event_log import EventLog
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.pytest_plugin import closing
+from pytest_opprof.pytest_plugin.measuring import Measuring
 from pytest_opprof.pytest_plugin.reruns import times as judged_times
 from pytest_opprof.pytest_plugin.reruns.order import Order
 from pytest_opprof.results import window_result
@@ -212,12 +213,14 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """Run pytest on the files of pytester with the fake device, in this process.
 
     How busy the machine is does not matter, and neither are baselines and call sites recorded nor calls confirmed in
-    other processes: a fresh one takes 0.5 s, and other plugins would add as much. `thrice` makes times of the baselines
+    other processes: a fresh one takes 0.5 s, and other plugins would add as much. Leaks are looked for only where a
+    test asks: pytester keeps records of each call. `thrice` makes times of the baselines
     that are judged, `looks` gives what confirms calls. Coarse times are measured where a test says `coarsely`.
     """
     looks(monkeypatch, BackendError("none is started in this test"))
     in_one_thread(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setattr(Order, "_measure", lambda order, test: None)
+    monkeypatch.setattr(Measuring, "_glances", lambda measuring, test, measurement: False)
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
     monkeypatch.setattr(window_result, "coarse_of", lambda profile: None)
     monkeypatch.setattr(recording._Window, "keep_coarse", lambda window: None)

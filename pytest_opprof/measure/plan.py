@@ -44,8 +44,8 @@ class Settings:
     memory: bool | None
     """Whether allocations are recorded; None: only if times are not judged, because recording takes time. Also whether
     the peak of the host's memory is, in one more round; None: only for marked bodies without ops."""
-    leaks: bool
-    """Whether to look for leaks of each call of a body."""
+    leaks: bool | None
+    """Whether to look for leaks of each call of a body; None: only if one more call of a short one leaves something."""
     sites: bool
     """Whether each window records source lines."""
     python: bool | None
@@ -98,8 +98,8 @@ class TestPlan(Comparison):
     options: Options
     threads: int
     ranks: Ranks = "any"
-    leaks: bool = False
-    """Whether its body runs six times more, to find leaks."""
+    leaks: bool | None = None
+    """Whether its body runs six times more, to find leaks; None: only if one more call leaves something behind."""
     host_memory: bool | None = None
     """Whether its body runs once more for the peak of the host's memory; None: only if it shows no op."""
     python: bool | None = None

@@ -11,7 +11,7 @@ from ..profile.events.assembly import joined
 from ..profile.op_profile import ALWAYS, About, OpProfile, OpStats, Remark
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
-from ..verdict.quantities import KEPT_MEMORY
+from ..verdict.quantities import KEPT_MEMORY, LEAKED_MEMORY, LEFT_BEHIND
 from .memory.host_memory import HostMemory
 from .memory.leaks import Left
 
@@ -59,13 +59,14 @@ class Window:
 
     def left(self, left: Left) -> None:
         """Add the leftovers of each call to the closed window."""
-        found = {"left_behind": left.number, "leaked_memory": left.nbytes + left.device_bytes}
+        found = {LEFT_BEHIND: left.number, LEAKED_MEMORY: left.nbytes + left.device_bytes}
         counts = {name: dict.fromkeys(range(self.profile.steps), number) for name, number in found.items()}
         told = dict.fromkeys(counts, str(left)) if left.number else {}
         at = dict.fromkeys(counts, left.line) if left.number and left.line else {}
         self._profile = replace(
             self.profile,
             counts={**self.profile.counts, **counts},
+            left_behind=left.objects,
             explained={**self.profile.explained, **told},
             explained_at={**self.profile.explained_at, **at},
         )

@@ -123,6 +123,8 @@ class OpProfile:
     """The time of collectives in each step, waiting included, which no op has; None if there were none."""
     counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By quantity (`verdict.quantities`) the backends' counts beside the ops, in the steps where it is known."""
+    left_behind: Mapping[str, int] = field(default_factory=dict)
+    """The number of things that each call leaves behind, by type or kind; empty unless leaks were looked for."""
     explained: Mapping[str, str] = field(default_factory=dict)
     """By quantity of `counts`, its source in words."""
     explained_at: Mapping[str, str] = field(default_factory=dict)

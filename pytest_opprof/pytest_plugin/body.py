@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+import warnings
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -68,8 +69,12 @@ class Call:
         """Run the body.
 
         It begins with an empty log, as pytest's run does: `caplog` would have the records of all runs, and each run
-        would leave its records behind. The log of a run that fails for the test stays for the report.
+        would leave its records behind. Its warnings, which pytest would count for each run, are dropped. Both stay for
+        the report if a run fails for the test.
         """
+        warned = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", None)  # where pytest collects them
+        warned = warned if isinstance(warned, list) else []
+        number = len(warned)
         kept = [(handler, [*handler.records], handler.stream) for handler in self._log_handlers]
         for handler in self._log_handlers:  # the list stays the same, since `caplog.get_records` knows it
             handler.records.clear()
@@ -81,9 +86,11 @@ class Call:
                 raise Failed("a round failed or was skipped")
         except BaseException as error:
             self.raised = error
-            kept = kept if self.is_over else []
+            if not self.is_over:
+                kept, number = [], len(warned)
             raise
         finally:
+            del warned[number:]
             for handler, records, stream in kept:
                 handler.records[:], handler.stream = records, stream
         return result
@@ -113,21 +120,25 @@ def measure(call: Call, measurement: Measurement, *, is_alone: bool) -> Generato
 def look_for_leaks(call: Call, measurement: Measurement) -> None:
     """Run the body more often, and add the memory and objects that each call leaves behind to its window."""
     body = next((window for window in measurement.windows if window.name == BODY), None)
-    if body is None or not measurement.plan.leaks or request_of(call.item.config).first_look:
+    if body is None or request_of(call.item.config).first_look:
         return
-    left = left_behind(call, measurement, body)
+    is_asked = bool(measurement.plan.leaks)
+    left = left_behind(call, measurement, body if is_asked else None, at_a_glance=not is_asked)
     if left is not None:
         body.left(left)
 
 
-def left_behind(call: Call, measurement: Measurement, body: Window | None = None) -> Left | None:
+def left_behind(
+    call: Call, measurement: Measurement, body: Window | None = None, *, at_a_glance: bool = False
+) -> Left | None:
     """Run the body more often, and return the memory and objects that each call leaves behind; None, with a remark on
     the window of the *body*, if it cannot run.
+
+    *at_a_glance*: once, if that leaves nothing behind.
     """
     warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
-    return _of_more_runs(
-        call, measurement, lambda: left_by(call.by_us, warmups, measurement.recorder.device_bytes), body, "leaks"
-    )
+    run = partial(left_by, call.by_us, warmups, measurement.recorder.device_bytes, at_a_glance=at_a_glance)
+    return _of_more_runs(call, measurement, run, body, "leaks")
 
 
 def measure_host_memory(call: Call, measurement: Measurement, *, by_default: bool) -> None:

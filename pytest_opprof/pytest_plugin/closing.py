@@ -232,7 +232,7 @@ class Closing:
             pytest=settings.rank.pytest,
             everything=settings.everything,
             python=bool(settings.python),
-            leaks=settings.leaks,
+            leaks=bool(settings.leaks),
             memory=bool(settings.memory),
         )
         of_others = [run_of(records, [], interrupted=False, rank=other) for other, records in self._of_ranks.items()]

@@ -29,7 +29,7 @@ from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..verdict.budgets import Budget
 from ..verdict.compare import unseen
-from ..verdict.quantities import FACTS, HOST_MEMORY, PYTHON_CALLS
+from ..verdict.quantities import FACTS, HOST_MEMORY, LEFT_BEHIND, PYTHON_CALLS
 from ..verdict.tolerances import LEAST_ROUNDS
 from .ranks import of_this_rank
 from .reruns.causes import Causes
@@ -53,6 +53,7 @@ def _only_timed(measurement: Measurement, profile: OpProfile, python: PythonCall
     compared = ["time"]
     compared += ["calls of Python functions"] if python and not python.uncounted else []
     compared += ["peak memory"] if profile.host_memory is not None else []
+    compared += ["leaks"] if profile.counted(LEFT_BEHIND) is not None else []
     *others, last = compared
     counted = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     more = "" if plan.marked or python else "--opprof-python compares calls of Python functions, too"
@@ -198,6 +199,9 @@ class Judging:
                 if HOST_MEMORY not in base.comparable_here(report.numbers).facts:
                     why = "the baseline is of another version of Python"
                 report = report.with_remark(f"peak memory of the host is not compared: {why}") if why else report
+            if plan.leaks is None and LEFT_BEHIND in base.facts and profile.counted(LEFT_BEHIND) is None:
+                why = "the body cannot run again, or takes too long to"
+                report = report.with_remark(f"leaks are not compared: {why}")
             lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self.times.compared(replace(report, unseen=lost), base, plan)
         if not plan.baseline or self._settings.update or self.is_apart:

@@ -94,7 +94,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
         top=checked_count(given.get("top", settings.top), "opprof(top=)", 0),
         ranks=checked_ranks(given.get("ranks", settings.ranks), "opprof(ranks=)"),
         baseline=baseline and not left_out,
-        leaks=budget.needs("leaks") or leaks,
+        leaks=False if left_out else budget.needs("leaks") or leaks,
         host_memory=False if left_out else budget.needs("host memory") or memory,
         python=False if left_out else budget.needs("python") or python,
     )

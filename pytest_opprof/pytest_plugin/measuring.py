@@ -17,6 +17,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure import random_numbers
 from ..measure.measurement import Measurement
+from ..measure.memory.leaks import OFTEN_NS
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
@@ -32,7 +33,7 @@ from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
 from ..results.window_result import BODY, coarse_of
 from ..units import plural
-from ..verdict.quantities import HOST_MEMORY, PYTHON_CALLS
+from ..verdict.quantities import HOST_MEMORY, LEFT_BEHIND, PYTHON_CALLS
 from ..verdict.times.coarse import Coarse
 from ..verdict.times.repeats import FEW_TESTS, SHORT_NS
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -283,7 +284,23 @@ class Measuring:
             is_empty &= test.plan.closely or HOST_MEMORY in self._facts(test, of_body)
             if request.memory:
                 body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
-            body.look_for_leaks(call, measurement)
+            if test.plan.leaks or (not fails_again and self._glances(test, measurement)):
+                body.look_for_leaks(call, measurement)
+
+    def _glances(self, test: TestRun, measurement: Measurement) -> bool:
+        """Return True if a short body is to run once more, for leaks that nobody asked for.
+
+        So it does in an update, in a comparison of revisions, and where its baseline tells what it left behind.
+        """
+        of_body = next((each for each in measurement.windows if each.name == BODY and not each.unfinished), None)
+        if of_body is None or test.plan.leaks is False or body.why_not_again(test) or not self._settings.rank.is_alone:
+            return False
+        is_known = LEFT_BEHIND in self._facts(test, of_body)
+        if not is_known and not (test.plan.closely and (self._settings.against or self._settings.update)):
+            return False
+        if self._ran_again is not None:
+            self._ran_again += not test.plan.marked
+        return min(of_body.profile.host_ns, default=0) <= OFTEN_NS * (2 if is_known else 1)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.

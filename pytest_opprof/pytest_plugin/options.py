@@ -63,7 +63,7 @@ def _settings(config: pytest.Config) -> Settings:
         strict=bool(_value(config, "strict")),
         report_only=bool(_value(config, "report_only")),
         memory=_yes_or_no(config, "memory"),
-        leaks=bool(_value(config, "leaks")),
+        leaks=_yes_or_no(config, "leaks"),
         # An update writes the source lines of ranks, so its one run must record them.
         sites=bool(_value(config, "sites") or (is_update and not rank.is_alone)),
         python=_yes_or_no(config, "python"),

@@ -33,8 +33,10 @@ from ..verdict.quantities import (
     FACTS,
     KEPT_MEMORY,
     LEAKED_MEMORY,
+    LEFT_BEHIND,
     LOOP_ITERATIONS,
     OF_PYTHON,
+    OF_TYPE,
     PEAKS,
     PYTHON_CALLS,
     WITH_LINES,
@@ -237,7 +239,7 @@ class JudgedWindow:
         """Return the *findings*, each followed by its known cause; a cause shared by several appears once."""
         found, told = [], set[str]()
         for each in findings:
-            of = each.op or each.rule
+            of = each.rule if (each.op or "").startswith(OF_TYPE) else each.op or each.rule
             explained = self.compiled_again if matching(of, COMPILATIONS) else [self.numbers.explained.get(of, "")]
             in_python = self._python_causes(each)
             why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
@@ -283,7 +285,7 @@ class JudgedWindow:
         ops = {row.op for row in more if row.is_op}
         asked = [*limits, *(row.op for row in more)]
         lines_of = self.numbers.lines_of
-        asked = [name if name in ops else lines_of(name) for name in asked if not name.startswith(PREFIX)]
+        asked = [name if name in ops else lines_of(name) for name in asked if not name.startswith((PREFIX, OF_TYPE))]
         told = (*ops, *WITH_LINES)
         return [name for name in dict.fromkeys(asked) if name in told or name not in (*WINDOW_KEYS, *FACTS)]
 
@@ -302,7 +304,8 @@ class JudgedWindow:
             explained = self.numbers.explained.values()
             # A leak on every call is worth a line even if no limit forbids it.
             told = {each.text.strip() for each in self.findings}
-            return [*said_by_backend, *dict.fromkeys(each for each in explained if each not in told)]
+            new = (each for each in explained if not told.issuperset(_lines(each)))
+            return [*said_by_backend, *dict.fromkeys(new)]
         said_by_backend = (*said_by_backend, *self.diff.not_judged)
         if self.excused:
             said = "; ".join(map(str, self.diff.findings()))
@@ -634,7 +637,7 @@ def _is_of(fact: Finding, leader: Finding) -> bool:
     if of in (*_HELD, *WITH_LINES):
         return False
     same_line = fact.line is not None and fact.line == leader.line and fact.op not in IN_USE
-    return (name in _HELD and of == "left_behind") or (fact.op in WITH_LINES and same_line)
+    return (name in _HELD and of == LEFT_BEHIND) or (fact.op in WITH_LINES and same_line)
 
 
 def _at(finding: Finding, line: SourceLine | None, share: str = "") -> Finding:

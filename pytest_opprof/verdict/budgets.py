@@ -12,10 +12,11 @@ from .. import errors, units
 from ..errors import UsageError
 from ..ops import names
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
-from ..python_calls.names import PREFIX
+from ..python_calls.functions import resolved
+from ..python_calls.names import PREFIX, is_glob, matching
 from . import python_limits
 from .findings import NO_OP, Broken, LimitResult
-from .quantities import OF_PYTHON, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
+from .quantities import LEFT_BEHIND, OF_PYTHON, OF_TYPE, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
 
 if TYPE_CHECKING:
     from ..python_calls.counted import PythonCalls
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 _OP_LIMITS: Mapping[str, Quantity] = {
     each.unit.dimensions[0]: each for each in (*QUANTITIES.values(), SHARE_OF_TIME) if each.of_window is None
 }
+# The limits under names that are no ops, by prefix: the field of a budget, the meanings, and an example.
+_PREFIXED: Mapping[str, tuple[str, Mapping[str, Quantity], str]] = {
+    PREFIX: ("python", {"count": QUANTITIES["calls"]}, f"a function, such as {PREFIX}json.loads"),
+    OF_TYPE: ("left", {"count": QUANTITIES[LEFT_BEHIND]}, f"a type, such as {OF_TYPE}torch.Tensor"),
+}
+# Things that a call leaves behind which are no objects of a type.
+_NO_TYPES = ("thread", "open file", "process")
 # The same for a lower-case keyword, which limits the whole window.
 _WINDOW_LIMITS: Mapping[str, Mapping[str, Quantity]] = {
     name: dict.fromkeys(each.unit.dimensions, each) for name, each in QUANTITIES.items() if each.in_budgets
@@ -69,6 +77,8 @@ class Budget:
     """Limits of the whole window by keyword."""
     python: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
     """Limits by Python function or glob, without the prefix ``python:``."""
+    left: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    """Limits on what each call leaves behind, by type or glob, without the prefix `OF_TYPE`."""
     only: tuple[str, ...] | None = None
     top: tuple[str, ...] | None = None
 
@@ -89,21 +99,15 @@ class Budget:
         for op in limits:
             if not isinstance(op, str) or not op:
                 raise UsageError(f"op_budget: an op name is a non-empty string, not {op!r}")
-        given = {str(op): value for op, value in limits.items()}
-        python = {name: value for name, value in given.items() if name.startswith(PREFIX)}
-        if PREFIX in python:
-            raise UsageError(f"op_budget({PREFIX!r}): name a function, such as {PREFIX}json.loads")
-        return replace(
-            self,
-            ops={**self.ops, **{op: _limits(op, given[op], _OP_LIMITS) for op in given if op not in python}},
-            python={
-                **self.python,
-                **{
-                    name.removeprefix(PREFIX): _limits(name, python[name], {"count": QUANTITIES["calls"]})
-                    for name in python
-                },
-            },
-        )
+        found = {"ops": {**self.ops}, "python": {**self.python}, "left": {**self.left}}
+        for key, value in limits.items():
+            op = str(key)
+            prefix = next((each for each in _PREFIXED if op.startswith(each)), "")
+            of, meanings, example = _PREFIXED.get(prefix, ("ops", _OP_LIMITS, ""))
+            if op == prefix:
+                raise UsageError(f"op_budget({prefix!r}): name {example}")
+            found[of][op.removeprefix(prefix)] = _limits(op, value, meanings)
+        return replace(self, ops=found["ops"], python=found["python"], left=found["left"])
 
     def _with_keywords(self, keywords: Mapping[str, object]) -> Budget:
         window, ops, lists = dict(self.window), dict[object, object](), dict[str, tuple[str, ...]]()
@@ -129,6 +133,7 @@ class Budget:
             ops={**farther.ops, **self.ops},
             window={**farther.window, **self.window},
             python={**farther.python, **self.python},
+            left={**farther.left, **self.left},
             only=farther.only if self.only is None else self.only,
             top=farther.top if self.top is None else self.top,
         )
@@ -145,7 +150,7 @@ class Budget:
     def without(self, what: Needs) -> Budget:
         """Return this budget without limits of the window that require recording *what*."""
         window = {key: limits for key, limits in self.window.items() if all(each.what.needs != what for each in limits)}
-        return replace(self, window=window)
+        return replace(self, window=window, left={} if what == "leaks" else self.left)
 
     @property
     def limits_time(self) -> bool:
@@ -158,7 +163,7 @@ class Budget:
         return any(limit.most == 0 for limit in self.window.get("calls", ())) or self.only == ()
 
     def _every_limit(self) -> Iterator[Limit]:
-        for limits in (*self.ops.values(), *self.window.values()):
+        for limits in (*self.ops.values(), *self.window.values(), *self.left.values()):
             yield from limits
 
     def check(
@@ -200,6 +205,8 @@ class Budget:
         for name, limits in self.python.items():
             for limit in limits:
                 yield _judged(limit, PREFIX + name, python_limits.of_function(name, limit, python, limit.most))
+        for kind, limits in self.left.items():
+            yield from (_judged(limit, OF_TYPE + kind, _left_behind(profile, kind, limit)) for limit in limits)
         for op, limits in self.ops.items():
             stats, why = profile.stats(op, aliases, known), ""
             if stats.bytes is None and any(limit.what.name == "bytes" for limit in limits):
@@ -297,6 +304,19 @@ def _of_window(profile: OpProfile, limit: Limit) -> Sequence[float]:
     if values is None and quantity.name == "bytes":
         why = _why_no_bytes(profile, profile.without_bytes(None))
     return _measured(profile, limit, None, values, why)
+
+
+def _left_behind(profile: OpProfile, kind: str, limit: Limit) -> Sequence[float]:
+    """Return how many things of a *kind* each call leaves behind. Raises UsageError for an unknown one."""
+    _of_window(profile, limit)
+    number = sum(number for name, number in profile.left_behind.items() if matching(kind, [name]))
+    if not number and kind not in _NO_TYPES and not is_glob(kind) and not resolved(kind):
+        near = errors.suggestion(kind, [*profile.left_behind, *_NO_TYPES]) or "."
+        raise UsageError(
+            f"unknown type {kind!r} in {OF_TYPE}{kind}: nothing of it was left behind, and no imported module has"
+            f" it{near}"
+        )
+    return (number,)
 
 
 def _why_no_bytes(profile: OpProfile, raws: Sequence[str]) -> str:

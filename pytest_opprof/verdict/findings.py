@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from ..profile.op_counts import NONE, OpCounts, listed
 from ..profile.site_calls import SourceLine
 from ..units import plural
-from .quantities import QUANTITIES, SHARE_OF_TIME, words
+from .quantities import OF_TYPE, QUANTITIES, SHARE_OF_TIME, words
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -103,6 +103,9 @@ class Broken:
         what = QUANTITIES.get(rule, SHARE_OF_TIME)
         if op and rule == "calls":
             now, short = f"{op}: {plural(used, 'call')}", op
+        elif op and op.startswith(OF_TYPE):
+            short = f"{op.removeprefix(OF_TYPE)} {what.text}"
+            now = f"{short}: {used}"
         else:
             now, short = f"{op}: {what.text} {used}" if op else f"{what.called}: {used}", what.of(op)
         return cls(rule, op, rule, now, limit.limit, f"{short} {used}, budget {limit.limit}")

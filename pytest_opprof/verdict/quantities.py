@@ -141,7 +141,9 @@ _MORE_BYTES = Gate(
 _HIGHER_PEAK = replace(_MORE_BYTES, follows="")
 MORE_WORK = Gate(more="more work", less="less work", status=Status.MORE_WORK, tolerance=WORK_TOLERANCE, floor=1024)
 
-LEAKED_MEMORY, KEPT_MEMORY = "leaked_memory", "kept_memory"
+LEFT_BEHIND, LEAKED_MEMORY, KEPT_MEMORY = "left_behind", "leaked_memory", "kept_memory"
+# The prefix of a type in a budget.
+OF_TYPE = f"{LEFT_BEHIND}:"
 # Less memory that a call keeps fails no test.
 NOTABLE_KEPT = 1 << 16
 PYTHON_CALLS, LOOP_ITERATIONS, COLLECTIONS = "python_calls", "loop_iterations", "collections"
@@ -304,9 +306,9 @@ _TABLE = (
         lines_of="allocations",
     ),
     Quantity(
-        name="left_behind",
+        name=LEFT_BEHIND,
         text="left behind by each call",
-        of_window=lambda window: window.counted("left_behind"),
+        of_window=lambda window: window.counted(LEFT_BEHIND),
         gate=Gate(more="leaves more behind", less="leaves less behind", status=Status.LEAVES_MORE),
         needs="leaks",
     ),
@@ -314,7 +316,7 @@ _TABLE = (
         name=LEAKED_MEMORY,
         text="memory left behind by each call",
         unit=BYTES,
-        of_window=lambda window: window.counted("leaked_memory"),
+        of_window=lambda window: window.counted(LEAKED_MEMORY),
         gate=Gate(
             more="leaves more behind",
             less="leaves less behind",

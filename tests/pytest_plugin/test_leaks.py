@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from fnmatch import fnmatch
 
 import pytest
 
@@ -159,3 +160,86 @@ def test_memory_of_a_device_that_nothing_in_python_holds_is_leaked_memory(
             "    each call leaves behind memory (1 MiB on the device)",
         ]
     )
+
+
+PLAIN = {
+    "an object": ("KEPT.append(Result())", "1 test_m.Result; held by test_m.KEPT (list), which grows at *:8"),
+    "a number": ("KEPT.append(len(KEPT) << 40)", "1 int; held by test_m.KEPT (list), which grows at *:8"),
+    "a file": ("KEPT.append(open(__file__))", "1 open file, *; held by test_m.KEPT (list), which grows at *:8"),
+    "a thread": ("start()", "1 thread, *"),
+    "a cycle with a finalizer": ("cycle()", "1 test_m.Closes with a finalizer in a cycle; kept by the cycle *"),
+}
+HELPERS = """
+import threading
+over = threading.Event()
+def start(): threading.Thread(target=over.wait, daemon=True).start()
+class Closes:
+    def __del__(self): pass
+def cycle():
+    one = Closes()
+    one.itself = one
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", PLAIN)
+def test_a_test_with_the_plain_mark_fails_if_it_begins_to_leave_something_behind(
+    suite: Suite, pytester: pytest.Pytester, what: str
+) -> None:
+    step, told = PLAIN[what]
+    pytester.makeconftest(HELPERS)
+    head = "from conftest import start, cycle\n" if "()" in step and "KEPT" not in step else "\n"
+    write(pytester, "opprof", BODY)
+    test_file = pytester.path / "test_m.py"
+    test_file.write_text(head + test_file.read_text())
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").assert_outcomes(passed=1)
+    test_file.write_text(f"{test_file.read_text().rstrip()}; {step}\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    wanted = told.replace("test_m.Closes", "conftest.Closes").split("; ")
+    result.stdout.fnmatch_lines(["  left behind by each call: 1 (baseline: 0)" if "*" not in wanted[0] else "  left *"])
+    assert all(fnmatch(result.stdout.str(), f"*{each}*") for each in wanted)
+    result.stdout.fnmatch_lines(["  (confirmed in a fresh process*"])
+    suite("--opprof", "--no-opprof-leaks").assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
+def test_a_body_that_cannot_run_again_is_no_longer_compared_and_says_so(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    write(pytester, "opprof", BODY)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    write(pytester, "opprof", BODY, "    assert not KEPT\n    KEPT.append(1)\n")
+    result = suite("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*leaks are not compared: the body cannot run again, or takes too long to"])
+
+
+@pytest.mark.slow
+def test_a_type_has_a_limit_of_its_own(suite: Suite, pytester: pytest.Pytester) -> None:
+    write(pytester, "op_budget({'left_behind:test_m.Result': 0, 'left_behind:thread': 0})", BODY, LEAKS)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  test_m.Result left behind by each call: 1 (budget: 0)",
+            "    each call leaves behind 1 test_m.Result; held by test_m.KEPT (list), which grows at *:8; made at *:8",
+            "FAILED * - test_m.Result left behind by each call 1, budget 0*",
+        ]
+    )
+    write(pytester, "op_budget({'left_behind:test_m.Result': 1, 'left_behind:*.Result': '1..2'})", BODY, LEAKS)
+    suite("--opprof").assert_outcomes(passed=1)
+    write(pytester, "op_budget({'left_behind:test_m.Resul': 0})", BODY, LEAKS)
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    unknown = "*unknown type 'test_m.Resul' in left_behind:test_m.Resul: nothing of it was left behind, *did you mean*"
+    result.stdout.fnmatch_lines([unknown])
+
+
+@pytest.mark.slow
+def test_a_warning_of_further_runs_of_a_body_is_not_counted_again(suite: Suite, pytester: pytest.Pytester) -> None:
+    write(pytester, "op_budget(left_behind=0)", BODY, "    warnings.warn('old', DeprecationWarning)\n")
+    test_file = pytester.path / "test_m.py"
+    test_file.write_text("import warnings\n" + test_file.read_text())
+    suite("--opprof").assert_outcomes(passed=1, warnings=1)

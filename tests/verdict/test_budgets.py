@@ -380,3 +380,13 @@ def test_only_takes_ops_whatever_their_dtypes() -> None:
     message = r"op_budget\(only=\['MatMul\[float32\]'\]\): takes op names without dtypes; limit dtypes with"
     with pytest.raises(UsageError, match=message):
         Budget.parse([], {"only": ["MatMul[float32]"]})
+
+
+def test_a_limit_on_what_is_left_behind_names_a_type() -> None:
+    with pytest.raises(UsageError, match=r"op_budget\('left_behind:'\): name a type, such as left_behind:torch.Tensor"):
+        Budget.parse([{"left_behind:": 0}], {})
+    with pytest.raises(UsageError, match="left_behind:list='1 ms'"):
+        Budget.parse([{"left_behind:list": "1 ms"}], {})
+    budget = Budget.parse([{"left_behind:list": 1}], {})
+    assert budget.needs("leaks")
+    assert not budget.without("leaks")

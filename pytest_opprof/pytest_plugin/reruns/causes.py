@@ -17,7 +17,7 @@ from ...baselines.store import Store
 from ...errors import UsageError
 from ...machine.git import commit_of
 from ...measure.function_times import FunctionTime
-from ...measure.memory.leaks import Left
+from ...measure.memory.leaks import OFTEN_NS, Left
 from ...measure.memory.traced import Where, amount, joined
 from ...measure.plan import Settings, TestPlan
 from ...measure.window import Window, profiles_of
@@ -36,15 +36,23 @@ from ...sites.code import relative
 from ...sites.places import Calls
 from ...sites.shown import Shown
 from ...units import plural
-from ...verdict.quantities import COARSE, CPU_TIME, HOST_MEMORY, KEPT_MEMORY, NOTABLE_KEPT, PEAKS, WITH_LINES, called
+from ...verdict.quantities import (
+    COARSE,
+    CPU_TIME,
+    HOST_MEMORY,
+    KEPT_MEMORY,
+    LEFT_BEHIND,
+    NOTABLE_KEPT,
+    PEAKS,
+    WITH_LINES,
+    called,
+)
 from ...verdict.verdicts import Verdict
 from ..test_run import TestRun
 from .counts import Looks, does_less, is_about, is_alike, lacks_sites, with_sites
 
 # The findings that the lines of a body explain: its coarse times, its time outside ops, and its time as a whole.
 OF_TIME = (*COARSE, OUTSIDE, Verdict.SLOWER.value)
-# A longer body does not run some 20 times more to find who keeps its memory.
-_OFTEN_NS = 1_000_000_000
 _CHANGES = "the change since a baseline"
 _ONCE = "the body cannot run twice"
 # The share of the rise of a peak that lines explain if they hold it.
@@ -320,8 +328,8 @@ class Causes:
         if self._apart:
             request = request_of(self._config)
             is_asked = bool(self._settings.against) and request.memory and request.causes and kept > NOTABLE_KEPT
-        is_known = "left_behind" in window.numbers.facts  # a search for leaks found them
-        return is_asked and not is_known and sum(window.numbers.host_ns) <= _OFTEN_NS * window.numbers.rounds
+        is_known = any(window.numbers.facts.get(LEFT_BEHIND, ()))  # a search for leaks found them
+        return is_asked and not is_known and sum(window.numbers.host_ns) <= OFTEN_NS * window.numbers.rounds
 
     def _held(
         self, test: TestRun, window: JudgedWindow, holders: Callable[..., Sequence[Where]]

@@ -69,6 +69,55 @@ def test_a_call_that_keeps_nothing_leaves_nothing_behind(call: Callable[[], obje
     assert left_by(call) == Left({})
 
 
+def test_at_a_glance_few_calls_are_made_if_they_leave_nothing_behind() -> None:
+    calls = []
+
+    def call() -> list[object]:
+        calls[:] = [len(calls) + 1]
+        return [np.ones(9) for _ in range(9)]
+
+    call()
+    assert left_by(call, at_a_glance=True) == Left({})
+    assert calls in ([1], [2], [3], [4]), "with coverage Python's own memory moves"
+
+
+def test_at_a_glance_an_object_that_replaces_an_older_one_is_no_leak() -> None:
+    ENGINE.seen["last"] = Handler()
+    assert left_by(lambda: ENGINE.seen.update(last=Handler()), at_a_glance=True) == Left({})
+
+
+class Closes:
+    def __del__(self) -> None:
+        pass
+
+
+def closing_cycle() -> None:
+    one = Closes()
+    one.itself = one  # type: ignore[attr-defined]
+
+
+OPENED: list[object] = []
+KEEPS: dict[str, Callable[[], object]] = {
+    f"{__name__}.Handler": lambda: ENGINE.handlers.append(Handler()),
+    "str": lambda: ENGINE.handlers.append(f"name {len(ENGINE.handlers)}"),
+    "int": lambda: ENGINE.seen.update({len(ENGINE.seen) << 40: 1 << 40}),
+    f"{__name__}.Closes with a finalizer in a cycle": closing_cycle,
+    "open file": lambda: OPENED.append(os.open(os.devnull, os.O_RDONLY)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KEEPS)
+def test_at_a_glance_one_thing_that_each_call_keeps_is_found(kind: str) -> None:
+    try:
+        left = left_by(KEEPS[kind], at_a_glance=True)
+    finally:
+        for each in OPENED:
+            os.close(each)  # type: ignore[arg-type]
+        OPENED.clear()
+    assert left.objects[kind] == 1
+
+
 @pytest.mark.slow
 def test_an_object_is_named_by_its_type_its_holder_and_the_line_that_made_it() -> None:
     left = left_by(lambda: ENGINE.handlers.append(Handler()))
