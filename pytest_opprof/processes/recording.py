@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import monotonic
 
@@ -91,23 +92,32 @@ class Recording:
         """
         of_tests = [(test, self._of(test)) for test in tests]
         windows = [window for _, of_test in of_tests for window in of_test]
+        sites: dict[str, Mapping[str, SitesByOp]] = {}
+        """The source lines that an earlier process than the last recorded."""
         if windows and processes > 1:
             with_lines = {test.id for test in tests if test.tells_sites and not any(map(is_timed, test.windows))}
             self._measure(windows, range(2, processes + 1), processes, with_lines, warm=True)
-            varying = [window for window in windows if window.varies]
+            varying, sites = [window for window in windows if window.varies], dict(self._sites)
             if varying and processes == CALL_PROCESSES and not self._is_broken:
-                self._measure(varying, range(processes + 1, VARYING_PROCESSES + 1), VARYING_PROCESSES)
+                further = range(processes + 1, VARYING_PROCESSES + 1)
+                with_lines &= {window.test.id for window in varying}
+                # The first have the hash seeds of the ones before. If they agree, the order of sets is the cause.
+                self._measure(varying, further, VARYING_PROCESSES, with_lines, first_seed=0)
         of_ops, of_python = dict[str, list[str]](), dict[str, dict[str, Range]]()
         for test, of_test in of_tests:
             vary: dict[str, OpCounts] = {}
+            at: dict[str, str] = {}
             for window in of_test:
                 window.keep_coarse()
                 vary |= window.keep_calls_that_vary()
+                lines = [of.get(test.id, {}).get(window.result.name, {}) for of in (sites, self._sites)]
+                at |= _lines_that_vary(*lines)
                 known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: it is unknown whether its calls vary: {window.lost}")
             if vary:
-                of_ops.setdefault(_said_to_vary(test, vary), []).append(test.id)
+                why = {window.why_it_varies for window in of_test if window.result.vary}
+                of_ops.setdefault(_said_to_vary(test, vary, at, why), []).append(test.id)
                 continue
             for window in of_test:
                 facts = window.result.facts_vary
@@ -147,12 +157,12 @@ class Recording:
         """Keep the source lines of tests, and tell remarks that some are missing."""
         self._sites |= {test: answer.sites for test, answer in answers.items()}
         self._lines += [
-            f"{test}: {remark.text}"
+            line
             for test, answer in answers.items()
             for remark in dict.fromkeys(
                 each for name, ops in answer.sites.items() if ops for each in answer.remarks.get(name, ())
             )
-            if remark.about == "lines"
+            if remark.about == "lines" and (line := f"{test}: {remark.text}") not in self._lines
         ]
 
     def times(self, tests: Sequence[TestRecord], processes: int) -> None:
@@ -212,6 +222,7 @@ class Recording:
         processes: int,
         with_lines: Collection[str] = (),
         warm: bool = False,
+        first_seed: int | None = None,
     ) -> None:
         """Let the processes of these *numbers* measure: started at once, one after the other.
 
@@ -221,8 +232,9 @@ class Recording:
         """
         try:
             files = {window.test.file for window in windows}
-            # This run is the first process, whose hash seed nobody chose.
-            with self._pool.started(files, len(numbers), first=max(numbers[0] - 2, 0)) as others:
+            if first_seed is None:
+                first_seed = max(numbers[0] - 2, 0)  # this run is the first process, whose hash seed nobody chose
+            with self._pool.started(files, len(numbers), first=first_seed) as others:
                 for number, process in zip(numbers, others):
                     lacking = [each for each in windows if number > processes or len(each.result.processes) < processes]
                     tests = list(dict.fromkeys(window.test.id for window in lacking))
@@ -455,6 +467,17 @@ class _Window:
             name in facts and facts[name].varies for name in OF_PYTHON
         )
 
+    @property
+    def why_it_varies(self) -> str:
+        """Whether its calls follow the order of sets, by pairs of processes with one hash seed; "" if unknown."""
+        seeded = self._seen[1:]
+        if len(self._seen) < VARYING_PROCESSES or all(each.ops == seeded[0].ops for each in seeded):
+            return ""
+        pairs = zip(seeded[: CALL_PROCESSES - 1], seeded[CALL_PROCESSES - 1 :])
+        if all(one.ops == other.ops for one, other in pairs):
+            return "processes with the same PYTHONHASHSEED agree: sort sets"
+        return "processes with the same PYTHONHASHSEED differ: seed random numbers"
+
     def keep_calls_that_vary(self) -> dict[str, OpCounts]:
         """Store, and return, the calls and work of each op that differ between processes."""
         ops, facts = in_all([entry.done for entry in self._seen])
@@ -478,12 +501,28 @@ class _Window:
         return vary
 
 
-def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:
+def _lines_that_vary(one: SitesByOp, other: SitesByOp) -> dict[str, str]:
+    """Return the line of each op whose calls differ most between two processes: `` at model.py:12``."""
+    found: dict[str, str] = {}
+    for op in {*one} & {*other}:
+        more = Counter[str]()
+        for sign, sites in ((1, one), (-1, other)):
+            for each in sites[op]:
+                if each.lines:
+                    more[each.lines[0].location] += sign * each.calls
+        line = max(sorted(more), key=lambda line: abs(more[line]), default="")
+        if more[line]:
+            found[op] = f" at {line}"
+    return found
+
+
+def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts], at: Mapping[str, str], causes: set[str]) -> str:
     """Return which ops of a test vary, without its name: many tests of a module may say the same."""
-    ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
+    ops = [f"{op} {_what_varies(each)}{at.get(op, '')}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = "times, " if any(map(is_timed, test.windows)) else ""
-    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers, sort sets"
+    cause = next(iter(causes)) if len(causes) == 1 else ""
+    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else cause or "seed random numbers, sort sets"
     kept = f"The baseline stores ranges; {timed}bytes, FLOPs and dtypes are not judged"
     varies = "calls vary" if any(each.calls.varies for each in vary.values()) else "work varies"
     return f"{varies} from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"
