@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import monotonic
 
@@ -81,6 +81,8 @@ class Recording:
         self._quiet_again = quiet_again
         self._sites: dict[str, Mapping[str, SitesByOp]] = {}
         """The source lines of tests whose calls were measured with them."""
+        self._each_sites = defaultdict[str, list[Mapping[str, SitesByOp]]](list)
+        """The same of each process."""
         self._is_broken = False
         """Whether further processes are impossible."""
 
@@ -92,12 +94,10 @@ class Recording:
         """
         of_tests = [(test, self._of(test)) for test in tests]
         windows = [window for _, of_test in of_tests for window in of_test]
-        sites: dict[str, Mapping[str, SitesByOp]] = {}
-        """The source lines that an earlier process than the last recorded."""
         if windows and processes > 1:
             with_lines = {test.id for test in tests if test.tells_sites and not any(map(is_timed, test.windows))}
             self._measure(windows, range(2, processes + 1), processes, with_lines, warm=True)
-            varying, sites = [window for window in windows if window.varies], dict(self._sites)
+            varying = [window for window in windows if window.varies]
             if varying and processes == CALL_PROCESSES and not self._is_broken:
                 further = range(processes + 1, VARYING_PROCESSES + 1)
                 with_lines &= {window.test.id for window in varying}
@@ -110,8 +110,7 @@ class Recording:
             for window in of_test:
                 window.keep_coarse()
                 vary |= window.keep_calls_that_vary()
-                lines = [of.get(test.id, {}).get(window.result.name, {}) for of in (sites, self._sites)]
-                at |= _lines_that_vary(*lines)
+                at |= _lines_that_vary([each.get(window.result.name, {}) for each in self._each_sites[test.id]])
                 known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: it is unknown whether its calls vary: {window.lost}")
@@ -155,7 +154,9 @@ class Recording:
 
     def _keep_sites(self, answers: Mapping[str, Answer]) -> None:
         """Keep the source lines of tests, and tell remarks that some are missing."""
-        self._sites |= {test: answer.sites for test, answer in answers.items()}
+        for test, answer in answers.items():
+            self._sites[test] = answer.sites
+            self._each_sites[test].append(answer.sites)
         self._lines += [
             line
             for test, answer in answers.items()
@@ -227,14 +228,15 @@ class Recording:
         """Let the processes of these *numbers* measure: started at once, one after the other.
 
         The last measures the tests *with_lines* with source lines, and runs all of them once more for the *warm* calls.
+        With a *first_seed*, the hash seed of the first process, each measures source lines.
 
         A window that has the times of *processes* processes is left out, unless a further one makes up for others.
         """
         try:
             files = {window.test.file for window in windows}
-            if first_seed is None:
-                first_seed = max(numbers[0] - 2, 0)  # this run is the first process, whose hash seed nobody chose
-            with self._pool.started(files, len(numbers), first=first_seed) as others:
+            # This run is the first process, whose hash seed nobody chose.
+            seed = max(numbers[0] - 2, 0) if first_seed is None else first_seed
+            with self._pool.started(files, len(numbers), first=seed) as others:
                 for number, process in zip(numbers, others):
                     lacking = [each for each in windows if number > processes or len(each.result.processes) < processes]
                     tests = list(dict.fromkeys(window.test.id for window in lacking))
@@ -244,7 +246,8 @@ class Recording:
                     say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
                     patience_s = self._patience_s
-                    lines = [test for test in tests if test in with_lines and number == numbers[-1]]
+                    has_lines = first_seed is not None or number == numbers[-1]
+                    lines = [test for test in tests if test in with_lines and has_lines]
                     answers = process.measure(Batch(tests, sites=lines), patience_s)
                     self._keep_sites({test: answers[test] for test in lines if answers[test].windows})
                     self._took_s = monotonic() - begin
@@ -501,17 +504,19 @@ class _Window:
         return vary
 
 
-def _lines_that_vary(one: SitesByOp, other: SitesByOp) -> dict[str, str]:
-    """Return the line of each op whose calls differ most between two processes: `` at model.py:12``."""
+def _lines_that_vary(of_processes: Sequence[SitesByOp]) -> dict[str, str]:
+    """Return the line of each op whose calls differ most between processes: `` at model.py:12``."""
     found: dict[str, str] = {}
-    for op in {*one} & {*other}:
-        more = Counter[str]()
-        for sign, sites in ((1, one), (-1, other)):
-            for each in sites[op]:
+    for op in {op for sites in of_processes for op in sites}:
+        calls = [Counter[str]() for _ in of_processes]
+        for of_process, sites in zip(calls, of_processes):
+            for each in sites.get(op, ()):
                 if each.lines:
-                    more[each.lines[0].location] += sign * each.calls
-        line = max(sorted(more), key=lambda line: abs(more[line]), default="")
-        if more[line]:
+                    of_process[each.lines[0].location] += each.calls
+        lines = sorted({line for each in calls for line in each})
+        spread = {line: max(each[line] for each in calls) - min(each[line] for each in calls) for line in lines}
+        line = max(lines, key=spread.__getitem__, default="")
+        if line and spread[line]:
             found[op] = f" at {line}"
     return found
 

@@ -233,7 +233,7 @@ def test_the_line_whose_calls_vary_is_named(record: Record) -> None:
 
     found = record(process)
     found.calls([ran(rounds=1, tells_sites=True)], 3)
-    assert [each for each in found.others.with_lines if each] == [["t.py::a"], ["t.py::a"]]
+    assert sum(map(bool, found.others.with_lines)) == 6  # from process 3 on
     assert "run to run: Add 1..10 at model.py:12, Mul 0..2. The" in found.lines[0]
 
 
