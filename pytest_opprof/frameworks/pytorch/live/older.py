@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
 from typing import Any
 
 # The references of `Older.freed` to a storage: in its list, in its loop, and as an argument.
@@ -25,8 +26,9 @@ class Older:
         found: dict[int, Any] = {}
         for each in gc.get_objects() if self._count else ():
             if type(each) in kinds and each.layout is torch.strided and each.device.type == "cpu":
-                storage = each.untyped_storage()
-                found[storage._cdata] = storage
+                with suppress(RuntimeError):  # of tensors without a storage, such as those inside of vmap
+                    storage = each.untyped_storage()
+                    found[storage._cdata] = storage
         self._storages = [*found.values()]
         self._freed: set[int] = set()
 
