@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,19 @@ def test_a_benchmark_imports_what_the_package_has(path: Path) -> None:
     for module, name in imported(ast.parse(path.read_text())):
         if name not in find_sources(module):
             assert hasattr(import_module(module), name), f"{module} has no {name}"
+
+
+def test_the_live_benchmark_of_the_gate_goes_on_only_with_a_baseline_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy:
+        def pytest(self, *arguments: str) -> tuple[int, str, float]:
+            # Without the flag an update that records no times passes.
+            return int("--opprof-noise=fail" in arguments), "the machine was busy while recording: cc. Again", 1
+
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    gate_live: Any = import_module("gate_live")
+    monkeypatch.setattr(gate_live, "compare", lambda *_: pytest.fail("went on"))
+    with pytest.raises(SystemExit, match="in 5 attempts: the machine was busy while recording: cc"):
+        gate_live.stored(Busy(), 1)
 
 
 def find_sources(module: str) -> set[str]:

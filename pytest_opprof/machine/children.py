@@ -1,12 +1,17 @@
-"""Detect processes that this one started: no window contains their work."""
+"""Count the processes that this one starts: no window contains their work."""
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 import threading
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
 
-NOT_SEEN = "this window started other processes; opprof does not see their ops"
+from ..units import plural
 
 
 class Children(NamedTuple):
@@ -15,35 +20,86 @@ class Children(NamedTuple):
     alive: frozenset[str]
     ended_faults: int
     """Page faults of all ended and awaited children: each process has some, so the number grows with one more."""
-    by_python: int | None = None
-    """The number started by Python code since `watch_python`; None before."""
 
 
-_STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system")
-# The number of processes that Python code started, once it is watched.
-_started: list[int] = []
+class _Counter:
+    """The processes that Python code started while it was `counting`."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.windows = 0
+        """How many windows count."""
+        self.sees_forks = False
+        """Whether forks are counted: whoever registers for them stays for good."""
+        self.only_python = False
+        """Whether processes that other code starts are none of the program's."""
+
+    def forked(self) -> None:
+        self.started += self.windows > 0
 
 
-def watch_python() -> None:
+_counter = _Counter()
+# Each way of Python code to start a process, except forks. The functions of `os.spawn*` and multiprocessing use these.
+_WAYS = (
+    ("subprocess", "_fork_exec"),
+    ("_posixsubprocess", "fork_exec"),
+    ("os", "posix_spawn"),
+    ("os", "posix_spawnp"),
+    ("os", "system"),
+)
+
+
+def only_python() -> None:
     """Count only the processes that Python code starts, from now on and permanently.
 
     For a framework whose own code starts some that run no op: MindSpore asks a shell for the frequency of the CPU.
     """
+    _counter.only_python = True
 
-    def count(event: str, arguments: object) -> None:
-        if event in _STARTS:
-            _started[0] += 1
 
-    if not _started:
-        _started.append(0)
-        sys.addaudithook(count)
+@contextmanager
+def counting() -> Iterator[Callable[[], int]]:
+    """Count the processes that Python code starts until the context ends; yield the function that returns the number.
+
+    Audit hooks would see them, too, but cost each call of `sys._getframe` and `id` 0.2 us, permanently.
+    """
+    if not _counter.sees_forks and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_parent=_counter.forked)
+        _counter.sees_forks = True
+    before = _counter.started
+    replaced = list[tuple[ModuleType, str, Any, Any]]()
+    for name, way in _WAYS if not _counter.windows else ():
+        module = sys.modules.get(name)
+        if module is not None and (start := getattr(module, way, None)) and not hasattr(start, "_opprof"):
+            counted = _counted(start, may_fork=way.endswith("fork_exec"))
+            setattr(module, way, counted)
+            replaced.append((module, way, start, counted))
+    _counter.windows += 1
+    try:
+        yield lambda: _counter.started - before
+    finally:
+        _counter.windows -= 1
+        for module, way, start, counted in replaced:
+            if getattr(module, way) is counted:  # not a mock of the program
+                setattr(module, way, start)
+
+
+def _counted(start: Callable[..., Any], *, may_fork: bool) -> Callable[..., Any]:
+    @functools.wraps(start)
+    def counted(*arguments: Any, **keywords: Any) -> Any:
+        before = _counter.started
+        found = start(*arguments, **keywords)
+        # With a preexec_fn, `fork_exec` also calls `_counter.forked`. It keeps the GIL, so no other thread counts then.
+        if not may_fork or _counter.started == before:
+            _counter.started += 1
+        return found
+
+    counted._opprof = True  # type: ignore[attr-defined]
+    return counted
 
 
 def children() -> Children | None:
-    """Return the processes that this one started; None if the system does not tell.
-
-    Audit hooks would tell, too, but each call of `sys._getframe` would then cost 0.1 us more, permanently.
-    """
+    """Return the processes that this one started; None if the system does not tell."""
     if not sys.platform.startswith("linux"):
         return None
     import resource
@@ -56,7 +112,7 @@ def children() -> Children | None:
         except OSError:
             pass  # the thread has ended, or the kernel is built without these files
     faults = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
-    return Children(frozenset(alive), faults, _started[0] if _started else None)
+    return Children(frozenset(alive), faults)
 
 
 def ended_cpu_ns() -> int:
@@ -77,10 +133,17 @@ def were_only_newer_ended(before: Children | None, after: Children | None) -> bo
     return before is not None and after is not None and before.alive <= after.alive
 
 
-def were_started(before: Children | None, after: Children | None) -> bool:
-    """Return True if a process was started between the two."""
-    if before is None or after is None:
-        return False
-    if before.by_python is not None and after.by_python is not None:
-        return after.by_python > before.by_python
-    return bool(after.alive - before.alive) or after.ended_faults > before.ended_faults
+def not_seen(before: Children | None, after: Children | None, by_python: int) -> str:
+    """Return how many processes were started between the two, and that their ops are not seen; "" for none.
+
+    *by_python* is the number that Python code started. The system tells of others, but not of how many that ended.
+    """
+    least = 0
+    if before is not None and after is not None and not _counter.only_python:
+        least = max(len(after.alive - before.alive), int(after.ended_faults > before.ended_faults))
+    number = max(by_python, least)
+    if not number:
+        return ""
+    were, their = ("was", "its") if number == 1 else ("were", "their")
+    least_said = "at least " if number > by_python else ""
+    return f"{least_said}{plural(number, 'process')} {were} started in this window; {their} ops are not seen"

@@ -19,7 +19,7 @@ from time import perf_counter_ns, process_time_ns, thread_time_ns
 from ..errors import BackendError, LateImport, NothingMeasured, OpprofError, UsageError
 from ..frameworks.live.contract import Backend, Options
 from ..frameworks.live.failures import entered, failure, failures_of, noted_on
-from ..machine.children import NOT_SEEN, children, ended_cpu_ns, were_only_newer_ended, were_started
+from ..machine.children import children, counting, ended_cpu_ns, not_seen, were_only_newer_ended
 from ..machine.cpu_core import Core, yardstick_ns
 from ..machine.garbage import DueCollection
 from ..machine.load import waited_ns
@@ -102,7 +102,8 @@ class Recorder:
             if self._live is None:
                 self._start()
             before = children()  # a profiler may start some of its own
-            yield window
+            with counting() as started:
+                yield window
         except BaseException as error:
             window.unfinished = LEFT if isinstance(error, GeneratorExit) else f"ended in {type(error).__name__}"
             if window in self._open:
@@ -123,9 +124,9 @@ class Recorder:
         window._profile = assemble(
             window._parts, window._host_ns, window._wait_ns, window._yardstick_ns, window._ran_ns, cpu_ns
         )
-        if were_started(before, after):
-            started = ALWAYS, Remark(NOT_SEEN, "processes")
-            window._profile = replace(window._profile, remarks=(*window._profile.remarks, started))
+        if said := not_seen(before, after, started()):
+            remark = ALWAYS, Remark(said, "processes")
+            window._profile = replace(window._profile, remarks=(*window._profile.remarks, remark))
         window.unfinished = ""
         window._parts.clear()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from time import monotonic
 
@@ -80,6 +81,8 @@ class Recording:
         self._quiet_again = quiet_again
         self._sites: dict[str, Mapping[str, SitesByOp]] = {}
         """The source lines of tests whose calls were measured with them."""
+        self._each_sites = defaultdict[str, list[Mapping[str, SitesByOp]]](list)
+        """The same of each process."""
         self._is_broken = False
         """Whether further processes are impossible."""
 
@@ -96,18 +99,24 @@ class Recording:
             self._measure(windows, range(2, processes + 1), processes, with_lines, warm=True)
             varying = [window for window in windows if window.varies]
             if varying and processes == CALL_PROCESSES and not self._is_broken:
-                self._measure(varying, range(processes + 1, VARYING_PROCESSES + 1), VARYING_PROCESSES)
+                further = range(processes + 1, VARYING_PROCESSES + 1)
+                with_lines &= {window.test.id for window in varying}
+                # The first have the hash seeds of the ones before. If they agree, the order of sets is the cause.
+                self._measure(varying, further, VARYING_PROCESSES, with_lines, first_seed=0)
         of_ops, of_python = dict[str, list[str]](), dict[str, dict[str, Range]]()
         for test, of_test in of_tests:
             vary: dict[str, OpCounts] = {}
+            at: dict[str, str] = {}
             for window in of_test:
                 window.keep_coarse()
                 vary |= window.keep_calls_that_vary()
+                at |= _lines_that_vary([each.get(window.result.name, {}) for each in self._each_sites[test.id]])
                 known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: it is unknown whether its calls vary: {window.lost}")
             if vary:
-                of_ops.setdefault(_said_to_vary(test, vary), []).append(test.id)
+                why = {window.why_it_varies for window in of_test if window.result.vary}
+                of_ops.setdefault(_said_to_vary(test, vary, at, why), []).append(test.id)
                 continue
             for window in of_test:
                 facts = window.result.facts_vary
@@ -145,14 +154,16 @@ class Recording:
 
     def _keep_sites(self, answers: Mapping[str, Answer]) -> None:
         """Keep the source lines of tests, and tell remarks that some are missing."""
-        self._sites |= {test: answer.sites for test, answer in answers.items()}
+        for test, answer in answers.items():
+            self._sites[test] = answer.sites
+            self._each_sites[test].append(answer.sites)
         self._lines += [
-            f"{test}: {remark.text}"
+            line
             for test, answer in answers.items()
             for remark in dict.fromkeys(
                 each for name, ops in answer.sites.items() if ops for each in answer.remarks.get(name, ())
             )
-            if remark.about == "lines"
+            if remark.about == "lines" and (line := f"{test}: {remark.text}") not in self._lines
         ]
 
     def times(self, tests: Sequence[TestRecord], processes: int) -> None:
@@ -212,17 +223,20 @@ class Recording:
         processes: int,
         with_lines: Collection[str] = (),
         warm: bool = False,
+        first_seed: int | None = None,
     ) -> None:
         """Let the processes of these *numbers* measure: started at once, one after the other.
 
         The last measures the tests *with_lines* with source lines, and runs all of them once more for the *warm* calls.
+        With a *first_seed*, the hash seed of the first process, each measures source lines.
 
         A window that has the times of *processes* processes is left out, unless a further one makes up for others.
         """
         try:
             files = {window.test.file for window in windows}
             # This run is the first process, whose hash seed nobody chose.
-            with self._pool.started(files, len(numbers), first=max(numbers[0] - 2, 0)) as others:
+            seed = max(numbers[0] - 2, 0) if first_seed is None else first_seed
+            with self._pool.started(files, len(numbers), first=seed) as others:
                 for number, process in zip(numbers, others):
                     lacking = [each for each in windows if number > processes or len(each.result.processes) < processes]
                     tests = list(dict.fromkeys(window.test.id for window in lacking))
@@ -232,7 +246,8 @@ class Recording:
                     say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
                     patience_s = self._patience_s
-                    lines = [test for test in tests if test in with_lines and number == numbers[-1]]
+                    has_lines = first_seed is not None or number == numbers[-1]
+                    lines = [test for test in tests if test in with_lines and has_lines]
                     answers = process.measure(Batch(tests, sites=lines), patience_s)
                     self._keep_sites({test: answers[test] for test in lines if answers[test].windows})
                     self._took_s = monotonic() - begin
@@ -455,6 +470,17 @@ class _Window:
             name in facts and facts[name].varies for name in OF_PYTHON
         )
 
+    @property
+    def why_it_varies(self) -> str:
+        """Whether its calls follow the order of sets, by pairs of processes with one hash seed; "" if unknown."""
+        seeded = self._seen[1:]
+        if len(self._seen) < VARYING_PROCESSES or all(each.ops == seeded[0].ops for each in seeded):
+            return ""
+        pairs = zip(seeded[: CALL_PROCESSES - 1], seeded[CALL_PROCESSES - 1 :])
+        if all(one.ops == other.ops for one, other in pairs):
+            return "processes with the same PYTHONHASHSEED agree: sort sets"
+        return "processes with the same PYTHONHASHSEED differ: seed random numbers"
+
     def keep_calls_that_vary(self) -> dict[str, OpCounts]:
         """Store, and return, the calls and work of each op that differ between processes."""
         ops, facts = in_all([entry.done for entry in self._seen])
@@ -478,12 +504,30 @@ class _Window:
         return vary
 
 
-def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts]) -> str:
+def _lines_that_vary(of_processes: Sequence[SitesByOp]) -> dict[str, str]:
+    """Return the line of each op whose calls differ most between processes: `` at model.py:12``."""
+    found: dict[str, str] = {}
+    for op in {op for sites in of_processes for op in sites}:
+        calls = [Counter[str]() for _ in of_processes]
+        for of_process, sites in zip(calls, of_processes):
+            for each in sites.get(op, ()):
+                if each.lines:
+                    of_process[each.lines[0].location] += each.calls
+        lines = sorted({line for each in calls for line in each})
+        spread = {line: max(each[line] for each in calls) - min(each[line] for each in calls) for line in lines}
+        line = max(lines, key=spread.__getitem__, default="")
+        if line and spread[line]:
+            found[op] = f" at {line}"
+    return found
+
+
+def _said_to_vary(test: TestRecord, vary: Mapping[str, OpCounts], at: Mapping[str, str], causes: set[str]) -> str:
     """Return which ops of a test vary, without its name: many tests of a module may say the same."""
-    ops = [f"{op} {_what_varies(each)}" for op, each in sorted(vary.items())]
+    ops = [f"{op} {_what_varies(each)}{at.get(op, '')}" for op, each in sorted(vary.items())]
     more = f" and {plural(len(ops) - 3, 'more op')}" if len(ops) > 3 else ""
     timed = "times, " if any(map(is_timed, test.windows)) else ""
-    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else "seed random numbers, sort sets"
+    cause = next(iter(causes)) if len(causes) == 1 else ""
+    why = f"{test.adapts}: {ADAPTS[test.adapts]}" if test.adapts else cause or "seed random numbers, sort sets"
     kept = f"The baseline stores ranges; {timed}bytes, FLOPs and dtypes are not judged"
     varies = "calls vary" if any(each.calls.varies for each in vary.values()) else "work varies"
     return f"{varies} from run to run: {', '.join(ops[:3])}{more}. {kept} ({why})"

@@ -88,6 +88,7 @@ def _with_marks(item: pytest.Item, settings: Settings, budget: Budget, marks: Se
             timing,
             memory=budget.needs("memory") or memory,
             moments=settings.traces is not None,
+            held="held_memory" in budget.window,
         ),
         tolerances=settings.tolerances.with_given(given, lambda key: f"opprof({key}=)"),
         threads=checked_threads(given["threads"], "opprof(threads=)") if "threads" in given else settings.threads,

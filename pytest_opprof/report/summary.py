@@ -69,6 +69,8 @@ class Summary:
                 named = better if len(better) <= _NAMED else ()
                 then = ", once no test fails" if not named and any(record.fails for record in records) else ""
                 yield f"keep what became cheaper{then}: {accepting.update(*named)}"
+        if verbosity == -1:
+            yield from _grouped([each for record in records for each in _unseen(record)], verbosity)
         if verbosity >= -1:
             yield from _grouped([each for record in records for each in record.untimed.items()], verbosity)
         if verbosity >= 0:
@@ -90,7 +92,7 @@ class Summary:
             yield from (f"  {line}" for line in self.stale)
         yield from (f"opprof: error: {error}" for error in self.errors)
         if records:
-            said = _counted(records, settings, are_remarks_shown=verbosity >= 0)
+            said = _counted(records, settings, verbosity)
         elif self.is_cut:
             said = _INTERRUPTED
         else:
@@ -116,7 +118,7 @@ def _worse(records: Sequence[TestRecord]) -> Iterator[str]:
         yield f"  ... and {plural(len(worse) - _CAUSES, 'more cause')}"
 
 
-def _counted(records: Sequence[TestRecord], settings: Settings, *, are_remarks_shown: bool) -> str:
+def _counted(records: Sequence[TestRecord], settings: Settings, verbosity: int) -> str:
     """Return the line that counts the tests by status, and says if all that was compared are counts."""
     ok = sum(record.status is Status.OK for record in records)
     parts = [f"{plural(len(records), 'test')} measured", f"{ok} ok", *counted(records, settings.against)]
@@ -130,9 +132,17 @@ def _counted(records: Sequence[TestRecord], settings: Settings, *, are_remarks_s
     if False in judged and True not in judged:
         coarsely = any(window.coarsely for record in records for window in record.windows)
         parts.append("times judged coarsely" if coarsely else "no times judged")
-    if not are_remarks_shown and (remarked := sum(bool(record.each_remark) for record in records)):
+    shown = [_unseen(record) if verbosity == -1 else [] for record in records]
+    remarked = sum(len(record.each_remark) > len(told) for record, told in zip(records, shown))
+    if verbosity < 0 and remarked:
         parts.append(f"remarks on {plural(remarked, 'test')} (shown without -q)")
     return f"opprof: {', '.join(parts)}"
+
+
+def _unseen(record: TestRecord) -> list[tuple[str, str]]:
+    """Return the remarks on processes whose ops are not seen, with the titles of their windows."""
+    texts = {each.text for window in record.windows for each in window.remarks if each.about == "processes"}
+    return [(title, text) for title, text in record.each_remark if text in texts]
 
 
 def _has_only_time(record: TestRecord) -> bool:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields
 from .intervals import Interval, length, union, within, without
 from .spans import WORK, Kind, Span
 
+BETWEEN = "(between steps)"
+"""The label of the time between steps."""
 _ORDER = (Kind.OP, Kind.COMMUNICATION, Kind.COPY)
 
 
@@ -23,7 +25,7 @@ class Breakdown:
 
     device: str
     step: str
-    """Its label; "" if the recording has no steps."""
+    """Its label; `BETWEEN` for the time between steps, "" if the recording has no steps."""
     total_ns: int
     """The time of the step on the host; without steps, from the first work of the device to the last."""
     computing_ns: int
@@ -54,7 +56,8 @@ TIMES = tuple(field.name for field in fields(Breakdown) if field.name.endswith("
 def breakdown(spans: Iterable[Span], steps: Container[str] | None = None) -> list[Breakdown]:
     """Return a row for each device and step, in the order of time; only for *steps* if given.
 
-    Empty if no device worked. Device work is cut at the ends of a step, as the host saw them.
+    Empty if no device worked. Device work is cut at the ends of a step, as the host saw them. After the steps of a
+    device comes a row `BETWEEN`, where there is time between a step and the next.
     """
     work: defaultdict[str, dict[Kind, list[Interval]]] = defaultdict(lambda: {kind: [] for kind in _ORDER})
     launches: defaultdict[str, dict[int, int]] = defaultdict(dict)
@@ -68,7 +71,9 @@ def breakdown(spans: Iterable[Span], steps: Container[str] | None = None) -> lis
             work[device][span.kind].append((start, span.end_ns))
             if launched is not None:
                 launches[device][start] = min(launched, launches[device].get(start, launched))
-    windows = [window for window in _once(windows) if steps is None or window[2] in steps]
+    windows = _once(windows)
+    gaps = _gaps(windows, steps)
+    windows = [window for window in windows if steps is None or window[2] in steps]
     found: list[Breakdown] = []
     for device, by_kind in work.items():
         done = {kind: union(intervals) for kind, intervals in by_kind.items()}
@@ -76,6 +81,8 @@ def breakdown(spans: Iterable[Span], steps: Container[str] | None = None) -> lis
         reasons = _reasons(busy, launches[device]) if device in launches else None
         spanning = windows or [(busy[0][0], busy[-1][1], "")]
         found += [_row(device, window, done, busy, reasons) for window in spanning]
+        if gaps:
+            found.append(_sum(BETWEEN, [_row(device, gap, done, busy, reasons) for gap in gaps]))
     return found
 
 
@@ -85,6 +92,19 @@ def _once(windows: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]
     for window in sorted(windows):
         first.setdefault(window[2], window)
     return list(first.values())
+
+
+def _gaps(windows: Sequence[tuple[int, int, str]], steps: Container[str] | None) -> list[tuple[int, int, str]]:
+    """Return the times from the end of a step to the start of the next one, where both are in *steps*, if given."""
+    found: list[tuple[int, int, str]] = []
+    until, before = 0, None
+    for start, end, step in windows:
+        if before is not None and until < start and (steps is None or (before in steps and step in steps)):
+            found.append((until, start, BETWEEN))
+        # A step can contain the next ones.
+        if before is None or end > until:
+            until, before = end, step
+    return found
 
 
 def _reasons(busy: Sequence[Interval], launches: Mapping[int, int]) -> tuple[list[Interval], list[Interval]]:
@@ -135,10 +155,13 @@ def _row(
 
 
 def added(rows: Sequence[Breakdown]) -> Breakdown:
-    """Return the sum of the steps of one device."""
+    """Return the sum of the steps of one device, without the time between them."""
+    return _sum("all", [row for row in rows if row.step != BETWEEN])
 
+
+def _sum(step: str, rows: Sequence[Breakdown]) -> Breakdown:
     def sum_of(name: str) -> int | None:
         values = [getattr(row, name) for row in rows]
         return None if None in values else sum(values)
 
-    return Breakdown(rows[0].device, "all", **{name: sum_of(name) for name in TIMES})  # type: ignore[arg-type]
+    return Breakdown(rows[0].device, step, **{name: sum_of(name) for name in TIMES})  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.op_profile import Remark
 from pytest_opprof.profile.range import Range
+from pytest_opprof.profile.site_calls import SiteCalls, SourceLine
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.pytest_plugin.options import settings_of
 from pytest_opprof.report.summary import Summary
@@ -204,16 +205,43 @@ def test_calls_that_vary_are_kept_as_a_range_and_that_is_said(record: Record) ->
     }
     what = (
         "Add 1..7, Mul 0..1. The baseline stores ranges; bytes, FLOPs and dtypes are not judged"
-        " (seed random numbers, sort sets)"
+        " (processes with the same PYTHONHASHSEED differ: seed random numbers)"
     )
     assert found.lines == [f"t.py::a: calls vary from run to run: {what}"]
+
+
+@pytest.mark.parametrize(
+    ("adds", "why"),
+    [
+        ([3, 7, 3, 7, 5, 5, 5], "processes with the same PYTHONHASHSEED agree: sort sets"),
+        ([3, 7, 3, 6, 5, 5, 5], "processes with the same PYTHONHASHSEED differ: seed random numbers"),
+        ([3, 3, 3, 3, 3, 3, 3], "seed random numbers, sort sets"),  # only this run differs, after other tests
+    ],
+)
+def test_the_update_says_whether_calls_follow_the_order_of_sets(record: Record, adds: list[int], why: str) -> None:
+    found = record(lambda number, _: timed(Add=adds[number - 2]))
+    found.calls([ran(rounds=1)], 3)
+    assert found.others.firsts == [0, 0]  # the hash seeds of processes 2 and 3 again
+    assert f"({why})" in found.lines[0]
+
+
+def test_the_line_whose_calls_vary_is_named(record: Record) -> None:
+    def process(number: int, _: str) -> Answer:
+        at = [SourceLine("model.py", line, "forward", "") for line in (9, 12)]
+        sites = {BODY: {"Add": [SiteCalls(2, (at[0],)), SiteCalls(number, (at[1],))], "Mul": [SiteCalls(2, (at[0],))]}}
+        return Answer({BODY: timed(Add=2 + number, Mul=2)}, "", sites)
+
+    found = record(process)
+    found.calls([ran(rounds=1, tells_sites=True)], 3)
+    assert sum(map(bool, found.others.with_lines)) == 6  # from process 3 on
+    assert "run to run: Add 1..10 at model.py:12, Mul 0..2. The" in found.lines[0]
 
 
 def test_many_tests_whose_calls_vary_alike_have_a_line_together(record: Record) -> None:
     found = record(lambda number, _: timed(Add={2: 3, 3: 7}.get(number, 5)))
     found.calls([ran(name, rounds=1) for name in "abcde"], 3)
     kept_as = "The baseline stores ranges; bytes, FLOPs and dtypes are not judged"
-    advice = "(seed random numbers, sort sets)"
+    advice = "(processes with the same PYTHONHASHSEED differ: seed random numbers)"
     names = "t.py::a, t.py::b, t.py::c and 2 more"
     assert found.lines == [f"{names}: calls vary from run to run: Add 1..7. {kept_as} {advice}"]
 
@@ -245,7 +273,6 @@ def test_a_number_that_varies_is_no_work_of_a_first_use(record: Record) -> None:
     assert test.windows[0].facts_vary["python_calls"] == Range(11, 18, varies=True)
     assert test.windows[0].warm == ({}, {})
     assert found.others.numbers == [2, 5]  # none of it alone
-    assert found.others.firsts == [0, 2]  # each has a hash seed of its own
 
 
 def test_a_test_that_cannot_be_measured_alone_is_said(record: Record) -> None:

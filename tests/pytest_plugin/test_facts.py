@@ -159,6 +159,25 @@ def test_memory_that_is_neither_true_nor_false_is_an_error(pytester: pytest.Pyte
 
 @pytest.mark.slow
 @pytest.mark.torch
+def test_a_replaced_weight_is_no_held_memory(pytester: pytest.Pytester, suite: Suite) -> None:
+    pytester.makepyfile(
+        """
+import pytest, torch
+layer, kept = torch.nn.Linear(64, 64, bias=False), []
+@pytest.mark.op_budget(held_memory=0)
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a(keeps):
+    layer.weight.data = torch.empty_like(layer.weight.data)
+    if keeps:
+        kept.append(layer.weight + 1)
+"""
+    )
+    result = suite("--opprof", "--opprof-backend=torch", "-Wignore::DeprecationWarning")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["  memory held at the end: 16 KiB (budget: 0 B)"])
+
+
+@pytest.mark.torch
 def test_a_lost_no_grad_fails_though_no_op_is_more(
     pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

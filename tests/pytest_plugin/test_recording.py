@@ -216,7 +216,7 @@ def test_calls_that_vary_from_run_to_run_are_kept_as_a_range_and_that_is_said(
     pytester.makepyfile(test_m=RANDOM.format(calls=4, fixture=""))
     result = suite("--opprof-update", "--opprof-processes=3")
     assert result.ret == 0
-    advice = "(seed random numbers, sort sets)"
+    advice = "(processes with the same PYTHONHASHSEED differ: seed random numbers)"
     kept_as = f"Mul 3..7. The baseline stores ranges; bytes, FLOPs and dtypes are not judged {advice}"
     said = f"test_m.py::test_a: calls vary from run to run: {kept_as}"
     result.stdout.fnmatch_lines([said, "baselines of 1 test: 1 new, 0 changed, 0 unchanged"])

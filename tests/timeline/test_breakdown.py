@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.frameworks.files import formats
 from pytest_opprof.frameworks.files.place import Place
-from pytest_opprof.timeline.breakdown import Breakdown, added, breakdown
+from pytest_opprof.timeline.breakdown import BETWEEN, Breakdown, added, breakdown
 from pytest_opprof.timeline.spans import Kind, Span, Timeline
 
 from ..conftest import shared
@@ -24,9 +24,12 @@ def naive(spans: list[Span]) -> list[tuple[str, dict[str, int]]]:
     first: dict[str, Span] = {}
     for span in sorted((span for span in spans if span.kind is Kind.STEP), key=lambda s: (s.start_ns, s.end_ns)):
         first.setdefault(span.name, span)
-    windows = [(name, range(span.start_ns, span.end_ns)) for name, span in first.items()]
+    windows = [(name, [*range(span.start_ns, span.end_ns)]) for name, span in first.items()]
     if not windows and work:
-        windows = [("", range(min(s.start_ns for s in work), max(s.end_ns for s in work)))]
+        windows = [("", [*range(min(s.start_ns for s in work), max(s.end_ns for s in work))])]
+    inside = {moment for _, moments in windows for moment in moments}
+    if inside and (outside := [moment for moment in range(min(inside), max(inside)) if moment not in inside]):
+        windows.append((BETWEEN, outside))
     found = []
     for name, moments in windows if work else []:
         counts = dict.fromkeys((*PARTS, "overlapped_ns", "not_asked_ns", "not_begun_ns", "unexplained_ns"), 0)
@@ -86,9 +89,21 @@ def test_only_the_steps_that_are_asked_for_and_of_a_step_marked_twice_the_first(
         (STREAM, "k", Kind.OP, 0, 100), (HOST, "1", Kind.STEP, 0, 10), (HOST, "2", Kind.STEP, 20, 30),
         (HOST, "2", Kind.STEP, 60, 30),
     )  # fmt: skip
-    assert [(row.step, row.total_ns) for row in breakdown(made)] == [("1", 10), ("2", 30)]
+    assert [(row.step, row.total_ns) for row in breakdown(made)] == [("1", 10), ("2", 30), (BETWEEN, 10)]
     assert [(row.step, row.total_ns) for row in breakdown(made, {"2"})] == [("2", 30)]
     assert added(breakdown(made)).total_ns == 40
+
+
+def test_time_between_steps_is_broken_down_where_both_of_its_steps_are_asked_for() -> None:
+    made = timeline(
+        (STREAM, "k", Kind.OP, 0, 12), (STREAM, "k", Kind.OP, 33, 4),
+        (HOST, "1", Kind.STEP, 0, 10), (HOST, "2", Kind.STEP, 20, 10), (HOST, "3", Kind.STEP, 40, 10),
+    )  # fmt: skip
+    (row,) = (row for row in breakdown(made) if row.step == BETWEEN)
+    assert (row.total_ns, row.computing_ns, row.idle_ns) == (20, 6, 14)
+    assert added(breakdown(made)).total_ns == 30
+    assert [(row.step, row.total_ns) for row in breakdown(made, {"1", "2"})] == [("1", 10), ("2", 10), (BETWEEN, 10)]
+    assert [row.step for row in breakdown(made, {"1", "3"})] == ["1", "3"]
 
 
 def test_without_work_of_a_device_there_is_nothing() -> None:
@@ -120,7 +135,7 @@ def test_a_timeline_of_torch_npu_has_the_times_that_its_own_tool_found() -> None
 
 def test_what_a_device_computed_and_moved_is_what_the_reader_of_ops_found_busy() -> None:
     found, timeline = read("torch-cuda/hta_a100_rank0_shapes.json.gz")
-    rows = breakdown(timeline)
+    rows = [row for row in breakdown(timeline) if row.step != BETWEEN]
     saved = formats.read(found)
     assert [row.step for row in rows] == list(saved.steps[:-1])
     assert [row.total_ns for row in rows] == list(saved.step_ns or ())

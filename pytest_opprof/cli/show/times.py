@@ -11,7 +11,7 @@ from ...errors import UsageError
 from ...frameworks.files import formats
 from ...profile.saved import OUTSIDE, SavedProfile
 from ...report.tables import COUNT, NAME, TIME, Column, Kind, Table, json, style_of
-from ...timeline.breakdown import IDLE, Breakdown, added, breakdown
+from ...timeline.breakdown import BETWEEN, IDLE, Breakdown, added, breakdown
 from ...timeline.ranges import RangeTimes, ranges
 from ...timeline.spans import Kind as SpanKind
 from ...units import format_ns, format_share
@@ -104,7 +104,7 @@ def _breakdown(
     found: formats.Found, saved: SavedProfile, rows: Sequence[Breakdown], arguments: argparse.Namespace
 ) -> str:
     devices = _by_device(rows)
-    shown = [row for each in devices.values() for row in (*each, *([added(each)] if len(each) > 1 else []))]
+    shown = [row for each in devices.values() for row in _with_sum(each)]
     keys = (["device"] if len(devices) > 1 else []) + (["step"] if any(row.step for row in shown) else [])
     # Parts of a part (idle time, communication) are only shown where a row has some of it.
     within = {*IDLE, "overlapped_ns"}
@@ -114,6 +114,14 @@ def _breakdown(
     cells = [[*(getattr(row, key) for key in keys), *(_part(row, name) for name in parts)] for row in shown]
     device = f"device: {next(iter(devices))}" if len(devices) == 1 else ""
     return _titled(found, saved, arguments, device, Table(columns, cells, keys=len(keys)))
+
+
+def _with_sum(rows: Sequence[Breakdown]) -> list[Breakdown]:
+    """Return the rows of a device, with the sum of its steps after the last one."""
+    if len(rows) == 1:
+        return [*rows]
+    between = [row for row in rows if row.step == BETWEEN]
+    return [*(row for row in rows if row.step != BETWEEN), added(rows), *between]
 
 
 def _part(row: Breakdown, name: str) -> Any:

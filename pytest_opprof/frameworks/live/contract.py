@@ -28,6 +28,8 @@ class Options:
     """The call chains in which a log records the line of each event (`EventLog.asked_at`); None: no lines."""
     moments: bool = False
     """Whether a log records the times of its events (`EventLog.ran`), because a trace may be written."""
+    held: bool = False
+    """Whether memory held at the end has a limit, so that finding older memory that a window frees is worth 50 ms."""
 
 
 @dataclass(frozen=True, slots=True)

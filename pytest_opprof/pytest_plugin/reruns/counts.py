@@ -469,7 +469,9 @@ def _with_remarks(window: JudgedWindow, looks: Iterable[Answer]) -> JudgedWindow
     """Return a window with the remarks that backends made only in further *looks* at it."""
     before = window.numbers.remarks
     found = (each for look in looks for each in look.remarks.get(window.name, ()))
-    new = [each for each in found if each not in before and (each.about != "lines" or window.asked)]
+    # The number of processes can differ in a repeat: multiprocessing starts one of its own the first time.
+    told = {"processes"} & {each.about for each in before} | (set() if window.asked else {"lines"})
+    new = [each for each in found if each not in before and each.about not in told]
     said = dict.fromkeys([*before, *(Remark(f"{_AGAIN}{each.text}") for each in new)])
     return replace(window, numbers=structs.replace(window.numbers, remarks=tuple(said)))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...profile.saved import OUTSIDE, SavedProfile
-from ...timeline.breakdown import IDLE, Breakdown, added, breakdown
+from ...timeline.breakdown import BETWEEN, IDLE, Breakdown, added, breakdown
 from ...timeline.chrome import of_steps
 from ...timeline.peak import Peak, peak
 from ...timeline.ranges import RangeTimes, ranges
@@ -149,7 +149,7 @@ def of(saved: SavedProfile, timeline: Timeline, *, is_chosen: bool) -> Times:
         if busiest is None
         else Whole(
             busiest,
-            len({row.step for row in by_step if row.step}),
+            len({row.step for row in by_step if row.step not in ("", BETWEEN)}),
             busiest.device if len(devices) > 1 else "",
         ),
         peaks=[

@@ -72,6 +72,28 @@ def test_the_time_of_each_step_is_broken_down_and_idle_time_has_its_causes(run: 
     assert [(row["step"], row["idle_ns"]) for row in document["totals"]] == [("all", 95_000)]
 
 
+def test_time_between_steps_has_a_row_in_every_format_and_is_no_part_of_the_sum(run: Run) -> None:
+    trace(
+        "gap.json",
+        ("user_annotation", "ProfilerStep#8", 0, 100, {}),
+        ("kernel", "gemm", 90, 40, {"correlation": 1, "device": 0, "stream": 7}),
+        ("user_annotation", "ProfilerStep#9", 150, 50, {}),
+    )
+    rows = run("show", "gap.json", "--breakdown")[1].splitlines()[-2:]
+    assert [row.split("  ")[0] for row in rows] == ["all", "(between steps)"]
+    assert ("150 us" in rows[0], "50 us" in rows[1], "20 us (40%)" in rows[1]) == (True, True, True)
+    assert "(between steps) | 50 us " in run("show", "gap.json", "--breakdown", "--format", "markdown")[1]
+    document = json.loads(run("show", "gap.json", "--breakdown", "--format", "json")[1])
+    assert [(row["step"], row["idle_ns"]) for row in document["breakdown"]][-1] == ("(between steps)", 20_000)
+    assert document["totals"][0]["total_ns"] == 150_000
+    of_csv = [*csv.DictReader(io.StringIO(run("show", "gap.json", "--breakdown", "--format", "csv")[1]))][-1]
+    assert (of_csv["step"], of_csv["idle_ns"]) == ("(between steps)", "20000")
+    run("show", "gap.json", "-o", "gap.html")
+    page = Page(Path("gap.html").read_text(encoding="utf-8"))
+    assert "of the 150 us of 2 steps" in page.text, page.text[:500]
+    assert [cells[0] for cells in page.tables["breakdown"][1:]] == ["all", "8", "9", "(between steps)"]
+
+
 def test_a_narrow_terminal_has_the_breakdown_in_two_tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, wide, _ = run("show", "gpu.json", "--breakdown")
     monkeypatch.setenv("COLUMNS", "80")

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from math import prod
 from time import time_ns
 
-from ....machine.children import watch_python
+from ....machine.children import only_python
 from ....machine.scratch import scratch
 from ....ops.dtypes import item_bytes
 from ....ops.names import Kind, meaning
@@ -124,7 +124,7 @@ class MindSporeBackend(Backend):
         import mindspore
         import numpy.testing  # noqa: F401  # MindSpore's first graph imports it, and NumPy 1.26 starts lscpu then
 
-        watch_python()
+        only_python()
         self._graphs.watch()
         marks: list[int] = []
 

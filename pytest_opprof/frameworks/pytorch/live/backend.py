@@ -34,6 +34,7 @@ from ...live.lines import traced
 from . import allocations as list_of_allocations
 from .event_tree import TreeReader
 from .marks import LOST, check_all, mark
+from .older import Older
 from .recompiled import failed as failed_guards
 from .recompiled import reasons as recompiled
 from .sites import marker
@@ -140,7 +141,13 @@ class TorchBackend(Backend):
         numbers: list[int] = []
         """The number of autograd's next node in this thread, at each mark and at the end."""
 
+        older_memory = Older() if options.held and options.memory and not on_gpu else None
+        replaced: list[tuple[int, int]] = []
+        """Of each interval the bytes of older memory that it freed."""
+
         def on_mark() -> None:
+            if older_memory is not None and (size := older_memory.freed()):
+                replaced.append((log.interval - 1, size))
             if number is not None:
                 numbers.append(number())
             mark()
@@ -213,6 +220,8 @@ class TorchBackend(Backend):
             log.remark(_BESIDE_NPU)
         with uncollected():  # of the many objects for events none refers to another
             _read(results, log, options, numbers, allocations)
+        for interval, size in replaced:  # after the allocations of the interval: this changes no peak
+            log.allocated(-size, interval)
         if log.communication_ns is not None and not asked_for_memory:
             log.forget_sizes()
 

@@ -229,6 +229,28 @@ def test_a_graph_that_is_kept_holds_what_it_saved(weight: torch.Tensor) -> None:
     assert held[0] >= BYTES
 
 
+def test_memory_that_replaces_older_memory_is_not_held() -> None:
+    layer, kept = torch.nn.Linear(64, 64, bias=False), list[torch.Tensor]()
+
+    def held(body: Callable[[], object], rounds: int = 1) -> tuple[int, ...] | None:
+        return measured(backend(), *[body] * rounds, options=Options(memory=True, held=True)).held_memory
+
+    def replace(keep: bool = False) -> None:
+        if keep:
+            kept.append(layer.weight.data)
+        layer.weight.data = torch.empty_like(layer.weight.data)
+
+    assert measure(replace).held_memory == (BYTES,)  # PyTorch does not report that this memory was freed
+    for _ in range(2):  # the memory of another window, too
+        assert held(replace, rounds=3) == (0, 0, 0)
+    assert held(lambda: replace(keep=True)) == (BYTES,)
+    del kept[:]
+    assert held(lambda: (replace(), kept.append(X + 1))) == (BYTES,)
+    storage, mapped = layer.weight.data.untyped_storage(), torch._C._functorch._add_batch_dim(X, 0, 1)
+    assert held(replace) == (BYTES,)  # kept, though by no tensor
+    assert (storage.nbytes(), mapped.ndim) == (BYTES, 1)  # of a tensor inside of vmap there is no storage
+
+
 def test_memory_is_not_known_where_it_was_not_asked_for_and_is_on_a_cpu_where_nobody_said() -> None:
     off, asked, either = (measure(X.abs, memory=memory) for memory in (False, True, None))
     assert (off.held_memory, off.peak_memory, off.allocations) == (None, None, None)
