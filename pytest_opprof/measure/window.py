@@ -11,7 +11,7 @@ from ..profile.events.assembly import joined
 from ..profile.op_profile import ALWAYS, About, OpProfile, OpStats, Remark
 from ..profile.site_calls import SiteCalls, site_calls
 from ..sites.shown import Shown
-from ..verdict.quantities import KEPT_MEMORY, LEAKED_MEMORY, LEFT_BEHIND
+from ..verdict.quantities import KEPT_MEMORY, LEAKED_MEMORY, LEFT_BEHIND, LEFT_OPEN
 from .memory.host_memory import HostMemory
 from .memory.leaks import Left
 
@@ -59,7 +59,8 @@ class Window:
 
     def left(self, left: Left) -> None:
         """Add the leftovers of each call to the closed window."""
-        found = {LEFT_BEHIND: left.number, LEAKED_MEMORY: left.nbytes + left.device_bytes}
+        nbytes = left.nbytes + left.device_bytes
+        found = {LEFT_BEHIND: left.number, LEFT_OPEN: left.open, LEAKED_MEMORY: nbytes}
         counts = {name: dict.fromkeys(range(self.profile.steps), number) for name, number in found.items()}
         told = dict.fromkeys(counts, str(left)) if left.number else {}
         at = dict.fromkeys(counts, left.line) if left.number and left.line else {}

@@ -34,6 +34,7 @@ from ..verdict.quantities import (
     KEPT_MEMORY,
     LEAKED_MEMORY,
     LEFT_BEHIND,
+    LEFT_OPEN,
     LOOP_ITERATIONS,
     OF_PYTHON,
     OF_TYPE,
@@ -64,7 +65,7 @@ _LONG = 160
 # A line that changed, in `JudgedWindow._nearness`.
 _CHANGED = 2
 # The quantities that a leak adds to.
-_HELD = ("held_memory", "held_each_round", LEAKED_MEMORY, KEPT_MEMORY)
+_HELD = ("held_memory", "held_each_round", LEFT_OPEN, LEAKED_MEMORY, KEPT_MEMORY)
 DEPENDS = "so the difference comes from tests that ran before, or varies"
 
 

@@ -76,7 +76,7 @@ def test_what_is_within_its_tolerance_is_no_change(name: str, before: int, after
 @pytest.mark.parametrize(
     ("names", "before", "most"),
     [
-        (("calls", "launches", "collections", "recompilations", "grad_nodes", "left_behind"), 100, 100),
+        (("calls", "launches", "collections", "recompilations", "grad_nodes", "left_behind", "left_open"), 100, 100),
         (("python_calls", "loop_iterations", "allocations"), 100, 110),
         (("python_calls", "loop_iterations"), 10_000, 10_100),
         (("bytes", "flops"), 100_000, 101_024),
@@ -214,7 +214,7 @@ def test_launches_and_memory_follow_from_ops_that_do_more_and_other_facts_are_fi
     assert [row.op for row in found.rows if row.why == "explained by calls"] == ["loop_iterations"]
     assert {row.op for row in found.worse} == {
         *("Add", "python_calls", "collections", "recompilations", "program_ops", "grad_nodes"),
-        *("peak_memory", "host_memory", "kept_memory", "temporary_memory", "left_behind", "leaked_memory"),
+        *("peak_memory", "host_memory", "kept_memory", "temporary_memory", "left_behind", "left_open", "leaked_memory"),
     }
     # Less memory beside an op that does more is less memory.
     less = compare((CALLS, after), ({"Add": OpCounts(Range(3))}, before), timing, STORED)

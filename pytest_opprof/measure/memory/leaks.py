@@ -82,6 +82,11 @@ class Left:
         """The number of things left behind; memory without an object counts as one, since its size varies a little."""
         return sum(self.objects.values()) or int(self.nbytes + self.device_bytes > 0 or self.blocks > 0)
 
+    @property
+    def open(self) -> int:
+        """The number of threads, open files and processes."""
+        return sum(n for kind, n in self.objects.items() if kind.removesuffix(_IN_A_CYCLE) in _NO_TYPES.values())
+
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
         things = [_counted(number, kind) for kind, number in self.objects.items()]

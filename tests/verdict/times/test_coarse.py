@@ -52,6 +52,7 @@ def took(cpu: float, wall: float | None = None, most: float | None = None, most_
         (took(3), took(9.1), "CPU time: 9.1 ms (baseline: 3 ms), x3.03"),
         (took(3), took(9), None),
         (took(1.6), took(6.2), "CPU time: 6.2 ms (baseline: 1.6 ms), x3.88"),
+        (took(0.2), took(2.1), "CPU time: 2.1 ms (baseline: 200 us), x10.5"),
         (took(0.5), took(2.5), None),  # 2 ms may be noise
         (took(8), took(22), None),  # so are 14 ms of less than x3
         (took(1000), took(1600), None),  # a core that another hardware thread shares
