@@ -220,7 +220,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     looks(monkeypatch, BackendError("none is started in this test"))
     in_one_thread(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setattr(Order, "_measure", lambda order, test: None)
-    monkeypatch.setattr(Measuring, "_glances", lambda measuring, test, measurement: False)
+    monkeypatch.setattr(Measuring, "_glance_for_leaks", lambda measuring, test, measurement, call: None)
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
     monkeypatch.setattr(window_result, "coarse_of", lambda profile: None)
     monkeypatch.setattr(recording._Window, "keep_coarse", lambda window: None)

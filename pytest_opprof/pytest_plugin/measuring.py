@@ -17,7 +17,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure import random_numbers
 from ..measure.measurement import Measurement
-from ..measure.memory.leaks import OFTEN_NS
+from ..measure.memory.leaks import GLANCE_NS
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
@@ -284,23 +284,27 @@ class Measuring:
             is_empty &= test.plan.closely or HOST_MEMORY in self._facts(test, of_body)
             if request.memory:
                 body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
-            if test.plan.leaks or (not fails_again and self._glances(test, measurement)):
+            if test.plan.leaks:
                 body.look_for_leaks(call, measurement)
+            elif not fails_again:
+                self._glance_for_leaks(test, measurement, call)
 
-    def _glances(self, test: TestRun, measurement: Measurement) -> bool:
-        """Return True if a short body is to run once more, for leaks that nobody asked for.
-
-        So it does in an update, in a comparison of revisions, and where its baseline tells what it left behind.
+    def _glance_for_leaks(self, test: TestRun, measurement: Measurement, call: Call) -> None:
+        """Run a short body once more, for leaks that nobody asked for: in an update, in a comparison of revisions, and
+        where the baseline tells what it left behind. An update tells it of a body that leaves nothing.
         """
-        of_body = next((each for each in measurement.windows if each.name == BODY and not each.unfinished), None)
-        if of_body is None or test.plan.leaks is False or body.why_not_again(test) or not self._settings.rank.is_alone:
-            return False
+        settings, of_body = self._settings, next((each for each in measurement.windows if each.name == BODY), None)
+        if of_body is None or of_body.unfinished or test.plan.leaks is False or body.why_not_again(test):
+            return
         is_known = LEFT_BEHIND in self._facts(test, of_body)
-        if not is_known and not (test.plan.closely and (self._settings.against or self._settings.update)):
-            return False
+        is_wanted = is_known or (test.plan.closely and (settings.against or settings.update))
+        is_short = min(of_body.profile.host_ns, default=0) <= GLANCE_NS * (2 if is_known else 1)
+        # One rank would wait for the others, which do not repeat the body as often.
+        if not (is_wanted and is_short and settings.rank.is_alone):
+            return
         if self._ran_again is not None:
             self._ran_again += not test.plan.marked
-        return min(of_body.profile.host_ns, default=0) <= OFTEN_NS * (2 if is_known else 1)
+        body.look_for_leaks(call, measurement, at_first=bool(settings.update) and not is_known)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.
