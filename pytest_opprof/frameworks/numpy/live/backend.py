@@ -13,6 +13,7 @@ from ....profile.events.event_log import EventLog
 from ...live.contract import Backend, KnownWork, Options
 from . import hook, selftest
 from .known_work import known_work
+from .numba_compilations import NumbaCompilations
 from .recording import Recording
 
 
@@ -24,6 +25,7 @@ class NumpyBackend(Backend):
 
     def __init__(self) -> None:
         self._is_recording = False
+        self._numba = NumbaCompilations()
 
     def unavailable(self) -> str | None:
         """Return why calls of NumPy cannot be observed here."""
@@ -47,7 +49,7 @@ class NumpyBackend(Backend):
         open_.append(recording)
         self._is_recording = True
         try:
-            with hook.observed(recording):
+            with hook.observed(recording), self._numba.counted(log):
                 yield log
             recording.fill()
         finally:
@@ -57,6 +59,10 @@ class NumpyBackend(Backend):
         if late := hook.late_modules():
             log.unseen.extend(f"{calls}, first imported in the window" for calls in late)
             log.remark(f"not seen: {', '.join(log.unseen[:3])}{' ...' if len(late) > 3 else ''}")
+
+    def begin_test(self) -> None:
+        """Forget the functions that Numba compiled in an earlier test."""
+        self._numba.forget()
 
     def selfcheck_work(self) -> KnownWork:
         """Return a product and a cast."""
