@@ -93,10 +93,14 @@ class Sites:
         self._autograd = _Autograd()
         self._interval: dict[Hashable, int] = {}
         """By thread and sequence number: the interval of that op."""
+        self._first: _Thread | None = None
+        self.lack_threads = False
+        """Whether lines of events in other threads than the first are unknown."""
 
     def in_thread(self, number: int, marked: int | None = None) -> None:
         """Switch to another thread; a thread without marks takes its lines from the *marked* one."""
         self._thread = self._threads[number]
+        self._first = self._first or self._thread
         self._marked = self._thread if marked is None else self._threads[marked]
 
     def comes_to(self, raw: str, start_ns: int, end_ns: int, number: Hashable = None, interval: int = 0) -> None:
@@ -119,8 +123,10 @@ class Sites:
 
     def asked(self, index: int) -> tuple[int, bool]:
         """Record the line of the event at *index* of the log, and return it as `at` does."""
-        self._log.asked_at(index, *self.here)
-        return self.here
+        here = self.here
+        self._log.asked_at(index, *here)
+        self.lack_threads |= not here[0] and self._thread is not self._first
+        return here
 
     def end(self, thread: int, made: range) -> None:
         """Finish, given the numbers of the nodes that the *thread* made."""
