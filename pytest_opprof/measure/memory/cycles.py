@@ -46,6 +46,11 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
         attributes = [vars(each) for each in found if hasattr(each, "__dict__")]
         closing = [each for each in gc.get_referrers(*found, *attributes) if id(each) in ids]
         lines = dict.fromkeys(line for each in [*found, *closing] if (line := _line(each)))
+        if not lines:
+            # Python 3.11 does not find an instance with a `__dict__`, but it has a size.
+            sizes = {sys.getsizeof(each, 0) for each in found}
+            at = [each.traceback[-1:] for each in tracemalloc.take_snapshot().traces if each.size in sizes]
+            lines = dict.fromkeys(line for each in at if (line := line_of(each)))
     if keeps:
         yield Where(f"kept by the cycle {keeps}")
     yield from made_at([*lines][:_LINES])

@@ -107,6 +107,13 @@ KEEPS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.slow
+def test_a_cycle_of_one_object_has_the_line_that_made_it() -> None:
+    left = left_by(closing_cycle)
+    assert left.where[0] == "kept by the cycle Closes.itself"
+    assert left.line == f"{relative(__file__)}:{closing_cycle.__code__.co_firstlineno + 1}"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEEPS)
 def test_at_a_glance_one_thing_that_each_call_keeps_is_found(kind: str) -> None:
     try:
