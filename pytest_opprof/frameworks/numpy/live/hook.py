@@ -127,7 +127,7 @@ class _Hook:
 
     def late(self) -> list[str]:
         """Return in words the unseen calls: of modules imported since calls are observed."""
-        return [*self._late, *(f"ufuncs of {name}" for name in self._unseen())]
+        return sorted([*self._late, *(f"ufuncs of {name}" for name in self._unseen())])
 
     def _unseen(self) -> list[str]:
         """Return the modules with functions that are not redirected yet."""
