@@ -67,35 +67,44 @@ def counting() -> Iterator[Callable[[], int]]:
         os.register_at_fork(after_in_parent=_counter.forked)
         _counter.sees_forks = True
     before = _counter.started
-    replaced = list[tuple[ModuleType, str, Any, Any]]()
+    _restore()
     for name, way in _WAYS if not _counter.windows else ():
         module = sys.modules.get(name)
-        if module is not None and (start := getattr(module, way, None)) and not hasattr(start, "_opprof"):
-            counted = _counted(start, may_fork=way.endswith("fork_exec"))
+        if module is not None and (start := getattr(module, way, None)):
+            # As a builtin function, this becomes no method where a class has it as an attribute.
+            counted = functools.partial(_counted, start, way.endswith("fork_exec"))
             setattr(module, way, counted)
-            replaced.append((module, way, start, counted))
+            _replaced.append((module, way, start, counted))
     _counter.windows += 1
     try:
         yield lambda: _counter.started - before
     finally:
         _counter.windows -= 1
-        for module, way, start, counted in replaced:
-            if getattr(module, way) is counted:  # not a mock of the program
-                setattr(module, way, start)
+        _restore()
 
 
-def _counted(start: Callable[..., Any], *, may_fork: bool) -> Callable[..., Any]:
-    @functools.wraps(start)
-    def counted(*arguments: Any, **keywords: Any) -> Any:
-        before = _counter.started
-        found = start(*arguments, **keywords)
-        # With a preexec_fn, `fork_exec` also calls `_counter.forked`. It keeps the GIL, so no other thread counts then.
-        if not may_fork or _counter.started == before:
-            _counter.started += 1
-        return found
+# The functions that count, with the ones in whose place they are.
+_replaced: list[tuple[ModuleType, str, Any, Any]] = []
 
-    counted._opprof = True  # type: ignore[attr-defined]
-    return counted
+
+def _restore() -> None:
+    """Put back each function that counts, unless a window is open; if a mock of the program is in its place, later: at
+    its end the program puts back what it found.
+    """
+    for each in [*_replaced] if not _counter.windows else ():
+        module, way, start, counted = each
+        if getattr(module, way) is counted:
+            setattr(module, way, start)
+            _replaced.remove(each)
+
+
+def _counted(start: Callable[..., Any], may_fork: bool, /, *arguments: Any, **keywords: Any) -> Any:
+    before = _counter.started
+    found = start(*arguments, **keywords)
+    # With a preexec_fn, `fork_exec` also calls `_counter.forked`. It keeps the GIL, so no other thread counts then.
+    if not may_fork or _counter.started == before:
+        _counter.started += _counter.windows > 0
+    return found
 
 
 def children() -> Children | None:

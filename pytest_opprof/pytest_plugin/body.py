@@ -69,8 +69,8 @@ class Call:
         """Run the body.
 
         It begins with an empty log, as pytest's run does: `caplog` would have the records of all runs, and each run
-        would leave its records behind. Its warnings, which pytest would count for each run, are dropped. Both stay for
-        the report if a run fails for the test.
+        would leave its records behind. The log of a run that fails for the test stays for the report. Warnings of a run
+        after pytest's own are dropped, since pytest would count them for each run.
         """
         warned = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", None)  # where pytest collects them
         warned = warned if isinstance(warned, list) else []
@@ -86,11 +86,11 @@ class Call:
                 raise Failed("a round failed or was skipped")
         except BaseException as error:
             self.raised = error
-            if not self.is_over:
-                kept, number = [], len(warned)
+            kept = kept if self.is_over else []
             raise
         finally:
-            del warned[number:]
+            if self.is_over:
+                del warned[number:]
             for handler, records, stream in kept:
                 handler.records[:], handler.stream = records, stream
         return result
@@ -120,7 +120,7 @@ def measure(call: Call, measurement: Measurement, *, is_alone: bool) -> Generato
 def look_for_leaks(call: Call, measurement: Measurement, *, at_first: bool = False) -> None:
     """Run the body more often, and add the memory and objects that each call leaves behind to its window.
 
-    *at_first*: only if that is nothing, which one call tells as a rule. In suites of JAX half of the tests register
+    *at_first*: only if that is nothing, which two calls tell as a rule. In suites of JAX half of the tests register
     classes for good, and to count these would take 20 calls each.
     """
     body = next((window for window in measurement.windows if window.name == BODY), None)
@@ -142,7 +142,7 @@ def left_behind(
     """Run the body more often, and return the memory and objects that each call leaves behind; None, with a remark on
     the window of the *body*, if it cannot run.
 
-    *at_a_glance*: once, if that leaves nothing behind.
+    *at_a_glance*: twice, if that leaves nothing behind.
     """
     warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
     run = partial(left_by, call.by_us, warmups, measurement.recorder.device_bytes, at_a_glance=at_a_glance)

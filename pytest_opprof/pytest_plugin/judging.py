@@ -13,6 +13,7 @@ from ..baselines.store import Store
 from ..errors import BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
 from ..measure.measurement import Measurement
+from ..measure.memory.leaks import LONGEST_GLANCE_NS
 from ..measure.plan import Settings, TestPlan
 from ..measure.recorder import is_in_use
 from ..measure.window import profiles_of
@@ -27,6 +28,7 @@ from ..python_calls.names import PYTHON, differing, other_versions
 from ..report import failure
 from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
+from ..units import format_ns
 from ..verdict.budgets import Budget
 from ..verdict.compare import unseen
 from ..verdict.quantities import FACTS, HOST_MEMORY, LEFT_BEHIND, PYTHON_CALLS
@@ -200,7 +202,8 @@ class Judging:
                     why = "the baseline is of another version of Python"
                 report = report.with_remark(f"peak memory of the host is not compared: {why}") if why else report
             if plan.leaks is None and LEFT_BEHIND in base.facts and profile.counted(LEFT_BEHIND) is None:
-                why = "the body cannot run again, or takes too long to"
+                is_long = min(profile.host_ns, default=0) > LONGEST_GLANCE_NS
+                why = f"the body takes more than {format_ns(LONGEST_GLANCE_NS)}" if is_long else "it cannot run again"
                 report = report.with_remark(f"leaks are not compared: {why}")
             lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self.times.compared(replace(report, unseen=lost), base, plan)

@@ -17,7 +17,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure import random_numbers
 from ..measure.measurement import Measurement
-from ..measure.memory.leaks import GLANCE_NS
+from ..measure.memory.leaks import GLANCE_NS, LONGEST_GLANCE_NS
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
@@ -298,7 +298,7 @@ class Measuring:
             return
         is_known = LEFT_BEHIND in self._facts(test, of_body)
         is_wanted = is_known or (test.plan.closely and (settings.against or settings.update))
-        is_short = min(of_body.profile.host_ns, default=0) <= GLANCE_NS * (2 if is_known else 1)
+        is_short = min(of_body.profile.host_ns, default=0) <= (LONGEST_GLANCE_NS if is_known else GLANCE_NS)
         # One rank would wait for the others, which do not repeat the body as often.
         if not (is_wanted and is_short and settings.rank.is_alone):
             return

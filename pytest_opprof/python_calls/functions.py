@@ -103,6 +103,16 @@ def resolved(name: str) -> str | None:
 
     None if no imported module has it.
     """
+    found = _named_so(name)
+    return None if found is None else _counts_as(found)
+
+
+def is_class(name: str) -> bool:
+    """Return True if an imported module has a class of this *name*; a class of Python itself needs no module."""
+    return isinstance(_named_so(name), type)
+
+
+def _named_so(name: str) -> Any:
     parts = name.split(".")
     for length in range(len(parts) - 1, -1, -1):
         found: Any = sys.modules.get(".".join(parts[:length]) or "builtins")
@@ -111,7 +121,7 @@ def resolved(name: str) -> str | None:
             found = inspect.getattr_static(found, part, None)
             found = getattr(found, "__func__", found) if isinstance(found, (staticmethod, classmethod)) else found
         if found is not None and not isinstance(found, ModuleType):
-            return _counts_as(found)
+            return found
     return None
 
 

@@ -12,7 +12,7 @@ from .. import errors, units
 from ..errors import UsageError
 from ..ops import names
 from ..profile.op_profile import OpProfile, OpStats, has_dtypes
-from ..python_calls.functions import resolved
+from ..python_calls.functions import is_class
 from ..python_calls.names import PREFIX, is_glob, matching
 from . import python_limits
 from .findings import NO_OP, Broken, LimitResult
@@ -310,11 +310,11 @@ def _left_behind(profile: OpProfile, kind: str, limit: Limit) -> Sequence[float]
     """Return how many things of a *kind* each call leaves behind. Raises UsageError for an unknown one."""
     _of_window(profile, limit)
     number = sum(number for name, number in profile.left_behind.items() if matching(kind, [name]))
-    if not number and kind not in _NO_TYPES and not is_glob(kind) and not resolved(kind):
+    if not number and kind not in _NO_TYPES and not is_glob(kind) and not is_class(kind):
         near = errors.suggestion(kind, [*profile.left_behind, *_NO_TYPES]) or "."
         raise UsageError(
             f"unknown type {kind!r} in {OF_TYPE}{kind}: nothing of it was left behind, and no imported module has"
-            f" it{near}"
+            f" such a class{near}"
         )
     return (number,)
 
