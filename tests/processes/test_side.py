@@ -120,8 +120,8 @@ def test_what_cannot_be_collected_is_said_with_the_cause(side: Side, pytester: p
 def test_the_folder_of_the_base_in_an_id_becomes_the_working_trees(side: Side, pytester: pytest.Pytester) -> None:
     """flake8: `sub_dir/*` is made absolute when the tests are collected."""
     pytester.makepyfile(
-        test_m="import os, pytest\n@pytest.mark.opprof\n@pytest.mark.parametrize('n', [1], ids=[os.getcwd() + '/sub'])\n"
-        "def test_a(n): pass\n"
+        test_m="import os, pytest\n@pytest.mark.opprof\n"
+        "@pytest.mark.parametrize('n', [1], ids=[os.getcwd() + '/sub'])\ndef test_a(n): pass\n"
     )
     own = str(pytester.path)
     asked = side("test_a[/work/sub]", trees={"own": own, "own_first": own, "other": "/work"}, is_base=True)

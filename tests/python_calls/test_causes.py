@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_opprof.profile.site_calls import SourceLine
@@ -554,29 +552,6 @@ def test_a_line_with_few_of_the_extra_calls_is_not_blamed_for_them():
         "`test_lines` at tokenization.py:9 calls `httpx.Response.iter_lines` once; 2 more functions (+7,000 calls)"
         " follow from it"
     ]
-
-
-@given(st.dictionaries(st.integers(0, 7), st.sets(st.integers(0, 7))))
-def test_functions_are_one_cycle_where_each_leads_to_the_other_and_the_called_ones_come_first(
-    graph: dict[int, set[int]],
-) -> None:
-    called = {str(name): [str(each) for each in graph.get(name, ())] for name in range(8)}
-
-    def leads_to(name: str) -> set[str]:
-        found, left = set[str](), list(called[name])
-        while left:
-            if (each := left.pop()) not in found:
-                found.add(each)
-                left += called[each]
-        return found
-
-    cycles = causes._cycles(called)
-    of = {name: number for number, cycle in enumerate(cycles) for name in cycle}
-    assert sorted(name for cycle in cycles for name in cycle) == sorted(called)
-    for one in called:
-        for other in leads_to(one):
-            assert of[other] <= of[one]
-            assert (of[other] == of[one]) is (one == other or one in leads_to(other))
 
 
 def test_calls_without_a_line_in_a_function_of_the_project_do_not_follow_from_that():
