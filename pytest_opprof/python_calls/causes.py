@@ -318,12 +318,19 @@ class _Growth:
         for number in reversed(range(len(self._cycles))):  # callers come first
             cycle = self._cycles[number]
             if calls[number]:
-                share = min(calls[number] / max(sum(self._times[name, False] for name in cycle), 1), 1)
+                share = min(calls[number] / max(sum(map(self._entered, cycle)), 1), 1)
                 for name in cycle:
                     found[name] = share * self._more[name]
+                    # Without the base's lines a function makes as many calls in each of its own as before.
+                    part = 1 if self._before.lines else self._more[name] / self._now.functions[name]
                     for function, often in self._called[name].items():
-                        calls[self._cycle[function]] += share * often
+                        calls[self._cycle[function]] += share * often * part
         return found
+
+    def _entered(self, function: str) -> int:
+        """Return the extra calls of a function from outside of its cycle, whose lines have no others if known."""
+        times = self._times[function, False]
+        return times if self._before.lines else min(times, self._more[function])
 
     def _in_one_cycle(self, caller: str, function: str) -> bool:
         return caller in self._cycle and self._cycle[caller] == self._cycle[function]

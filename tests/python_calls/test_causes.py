@@ -554,6 +554,24 @@ def test_a_line_with_few_of_the_extra_calls_is_not_blamed_for_them():
     ]
 
 
+def test_unchanged_calls_take_no_part_of_the_growth_that_follows_from_a_line() -> None:
+    """flake8 and yarl: the stored baseline has the calls of functions, and no lines."""
+    inside = line(3, "run")
+    now = PythonCalls(
+        functions={"logging.Logger.debug": 1_950, "logging.Logger.isEnabledFor": 1_950, "builtins.isinstance": 2_750},
+        own=("tokenization.check", "tokenization.run"),
+        lines=(
+            edge(340, "check", "logging.Logger.debug", 1_800),
+            edge(3, "run", "logging.Logger.debug", 150),
+            CallingLine(inside, "logging.Logger.isEnabledFor", 1_950, "logging.Logger.debug", False),
+            CallingLine(inside, "builtins.isinstance", 1_950, "logging.Logger.debug", False),
+            edge(12, "run", "builtins.isinstance", 800, direct=False),
+        ),
+    )
+    before = {"logging.Logger.debug": 150, "logging.Logger.isEnabledFor": 150, "builtins.isinstance": 950}
+    assert of_calls(Before(before), now)[0].endswith("; 2 more functions (+3,600 calls) follow from it")
+
+
 def test_calls_without_a_line_in_a_function_of_the_project_do_not_follow_from_that():
     generated = CallingLine(line(275, "unstructure"), "generated.each", 1, "tokenization.unstructure", True)
     now = PythonCalls(
