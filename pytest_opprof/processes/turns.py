@@ -24,10 +24,16 @@ Choose = Wanted | Callable[[Collection], Wanted]
 
 
 def side_command(
-    name: str, words: Sequence[str], folder: Path, environment: Mapping[str, str], trees: Mapping[str, str]
+    name: str,
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    trees: Mapping[str, str],
+    *,
+    is_base: bool,
 ) -> Command:
     """Return the command that starts a side; *trees* are the arguments of `side.misplaced`."""
-    return Command(name, words, folder, {"kind": "side", "trees": dict(trees)}, environment)
+    return Command(name, words, folder, {"kind": "side", "trees": dict(trees), "is_base": is_base}, environment)
 
 
 @dataclass(slots=True)

@@ -170,13 +170,13 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
 def memory_holders(
     call: Call, measurement: Measurement, peak: int, *, are_lines_known: bool, on_device: bool
 ) -> Sequence[Where]:
-    """Run the body again, and return in words the lines and the cycle that hold much of its *peak* memory.
+    """Run the body again, and return in words the cycle and the lines that hold much of its *peak* memory.
 
     *are_lines_known*: whether Python's tracing of memory tells the lines. *on_device*: whether it is a device's memory.
     """
     assert measurement.shown is not None  # a run that judges has it
     cycle = partial(memory_kept, call.by_us, peak, on_device=on_device)
-    looks = [partial(lines_at, peak, call.by_us, measurement.shown), cycle] if are_lines_known else [cycle]
+    looks = [cycle, partial(lines_at, peak, call.by_us, measurement.shown)] if are_lines_known else [cycle]
     return [each for look in looks for each in _of_more_runs(call, measurement, look) or ()]
 
 

@@ -137,6 +137,13 @@ class Side:
         """The reports of modules that failed or were skipped."""
         self._deselected: list[str] = []
         self._is_collected = False
+        trees = parent.told["trees"]
+        self._moved = (trees["own"], trees["other"]) if parent.told["is_base"] else ("", "")
+
+    def _id(self, nodeid: str) -> str:
+        """Return the id of a test in the working tree, if its parameters contain the folder of the base's tree."""
+        own, other = self._moved
+        return nodeid.replace(own, other) if own else nodeid
 
     def turn(self) -> None:
         """Wait for this side's turn to run a round."""
@@ -165,15 +172,16 @@ class Side:
             return  # pytest calls this also while an error ends the collection
         tests = [TestRun.of(item) for item in session.items]
         described = [plain(self._described(tests))] if self._parent.told["describes"] else []
-        wanted = self._parent.ask("tests", [test.nodeid for test in tests], self._errors, *described)
+        wanted = self._parent.ask("tests", [self._id(test.nodeid) for test in tests], self._errors, *described)
         if wanted["everything"]:
             self._measure_all(tests)
         closely, later = {*wanted["closely"]}, {*wanted["later"]}
         for test in tests:
-            test.read_marks_anew(is_close=test.nodeid in closely, is_later=test.nodeid in later)
+            test_id = self._id(test.nodeid)
+            test.read_marks_anew(is_close=test_id in closely, is_later=test_id in later)
         order = {test: number for number, test in enumerate(wanted["tests"])}
-        chosen = (item for item in session.items if item.nodeid in order)
-        session.items[:] = sorted(chosen, key=lambda item: order[item.nodeid])
+        chosen = (item for item in session.items if self._id(item.nodeid) in order)
+        session.items[:] = sorted(chosen, key=lambda item: order[self._id(item.nodeid)])
 
     def _described(self, tests: Sequence[TestRun]) -> Collection:
         """Describe the *tests* that have measurements; all, if none has a mark."""
@@ -204,7 +212,7 @@ class Side:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Begin a test together with the other side."""
         self._reports.clear()
-        self._parent.ask("begin", nodeid)
+        self._parent.ask("begin", self._id(nodeid))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -213,7 +221,7 @@ class Side:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Send the reports of the test."""
-        self._parent.ask("end", nodeid, self._reports)
+        self._parent.ask("end", self._id(nodeid), self._reports)
 
     def pytest_sessionfinish(self) -> None:
         """Report packages that were imported from a wrong place."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from ..graphs import components
 from ..units import plural
 from .names import CACHED, LOOP
 
@@ -281,7 +282,7 @@ class _Growth:
         for each in edges:
             if each.caller in more:
                 self._called[each.caller][each.function] += each.calls
-        self._cycles = _cycles(self._called)
+        self._cycles = components(self._called)
         self._cycle = {name: number for number, cycle in enumerate(self._cycles) for name in cycle}
         """By function, the functions that call each other to which it belongs, by number."""
         self._by_grown = defaultdict[str, float](float)
@@ -317,12 +318,19 @@ class _Growth:
         for number in reversed(range(len(self._cycles))):  # callers come first
             cycle = self._cycles[number]
             if calls[number]:
-                share = min(calls[number] / max(sum(self._times[name, False] for name in cycle), 1), 1)
+                share = min(calls[number] / max(sum(map(self._entered, cycle)), 1), 1)
                 for name in cycle:
                     found[name] = share * self._more[name]
+                    # Without the base's lines a function makes as many calls in each of its own as before.
+                    part = 1 if self._before.lines else self._more[name] / self._now.functions[name]
                     for function, often in self._called[name].items():
-                        calls[self._cycle[function]] += share * often
+                        calls[self._cycle[function]] += share * often * part
         return found
+
+    def _entered(self, function: str) -> int:
+        """Return the extra calls of a function from outside of its cycle, whose lines have no others if known."""
+        times = self._times[function, False]
+        return times if self._before.lines else min(times, self._more[function])
 
     def _in_one_cycle(self, caller: str, function: str) -> bool:
         return caller in self._cycle and self._cycle[caller] == self._cycle[function]
@@ -400,39 +408,6 @@ class _Growth:
     def _is_below(self, inner: Sequence[CallingLine], outer: Sequence[CallingLine]) -> bool:
         """Return True if a line is in a function that another line leads to."""
         return inner[0].caller in self.below(each.function for each in outer)
-
-
-def _cycles(called: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Return the functions that call each other together, and each other one alone; the called ones first.
-
-    These are the strongly connected components, by Tarjan's algorithm without recursion.
-    """
-    found: list[list[str]] = []
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    path: list[str] = []
-    for start in called:
-        stack = [(start, iter(called[start]))] if start not in number else []
-        while stack:
-            name, left = stack[-1]
-            if name not in number:
-                number[name] = lowest[name] = len(number)
-                path.append(name)
-            for other in left:
-                if other not in number:
-                    stack.append((other, iter(called[other])))
-                    break
-                lowest[name] = min(lowest[name], lowest[other])
-            else:
-                stack.pop()
-                if stack:
-                    lowest[stack[-1][0]] = min(lowest[stack[-1][0]], lowest[name])
-                if lowest[name] == number[name]:
-                    cycle = path[path.index(name) :]
-                    del path[-len(cycle) :]
-                    lowest |= dict.fromkeys(cycle, len(called))  # no other belongs to it
-                    found.append(cycle)
-    return found
 
 
 def _most(more: Mapping[str, int], now: PythonCalls) -> list[str]:

@@ -343,7 +343,8 @@ def compare(
     flops = sum(row.now.flops.most for row in rows if row.now and row.now.flops)
     most_flops = max(flops / 2, _HEAVY_FLOPS)
     most_ns = max((now_ns or 0) / 2, _LONG_NS)
-    rows.sort(key=lambda row: _damage(row, canonical, most_flops, most_ns, is_timed=not unjudged))
+    renamed = _renamed(rows)
+    rows.sort(key=lambda row: _damage(row, canonical, renamed, most_flops, most_ns, is_timed=not unjudged))
     first = next((number for number, row in enumerate(rows) if row.verdict.is_of_more_calls), None)
     programs = next((row for row in rows if row.op == PROGRAM and row.verdict.is_of_more_calls), None)
     if first is not None and programs is not None and _is_op_by_op(rows):
@@ -506,6 +507,8 @@ _FAR_MORE = 100
 _HEAVY_FLOPS = 10**6
 # In less time calls of any op may take most of it by chance.
 _LONG_NS = 1_000_000
+# In the names of kernels by torch.compile: `cpp_fused_add`, `triton_poi_fused_add`.
+_OF_COMPILER = "_fused_"
 # So many views weigh as much as another op.
 _VIEWS = 10
 # Calls of Python functions that grew by less follow other facts.
@@ -535,18 +538,31 @@ def _by_calls(base: OpCounts | None, now: OpCounts | None) -> Verdict:
     return Verdict.OK
 
 
+def _renamed(rows: Iterable[Row]) -> Collection[str]:
+    """Return the new kernels of a compiler that replace as many calls of another: it names them by the ops inside."""
+    made = [row for row in rows if _OF_COMPILER in row.op]
+    gone = {row.calls[0] for row in made if row.verdict is Verdict.GONE}
+    return {row.op for row in made if row.verdict is Verdict.NEW and row.calls[1] in gone}
+
+
 def _damage(
-    row: Row, canonical: Collection[str], most_flops: float, most_ns: float, *, is_timed: bool
-) -> tuple[bool, bool, bool, bool, bool, bool, int, float, bool, int, str]:
+    row: Row,
+    canonical: Collection[str],
+    renamed: Collection[str],
+    most_flops: float,
+    most_ns: float,
+    *,
+    is_timed: bool,
+) -> tuple[bool, bool, bool, bool, bool, bool, bool, int, float, bool, int, str]:
     """Return the sort key of a row: causes first, in an order for counts that follows from times at one place only.
 
     The order: compilations, which take longer than ops; the op whose extra calls take more than *most_flops*: one
     product of matrices outweighs five calls of Range, Equal and Where (lineax), or than *most_ns*, most of the time:
     two calls of Sort outweigh two of Equal, which take a hundredth; more calls, the largest increase first, then a
-    new op before one that ran before; wider dtypes; more work, by its factor; facts. An op without a canonical name
-    comes later, since it is often a part of one that has it. Calls of Python functions come before those of ops if
-    far more are new. Times order only slower rows and rows without a regression; rows of a run whose times were not
-    judged have the order of their bytes, else calls, which are the same in each run.
+    new op before one that ran before; wider dtypes; more work, by its factor; facts; the *renamed*. An op without a
+    canonical name comes later, since it is often a part of one that has it. Calls of Python functions come before those
+    of ops if far more are new. Times order only slower rows and rows without a regression; rows of a run whose times
+    were not judged have the order of their bytes, else calls, which are the same in each run.
     """
     verdict = row.verdict
     # A new op has more calls, too.
@@ -565,6 +581,7 @@ def _damage(
     return (
         not verdict.is_regression,
         not verdict.is_improvement,
+        row.op in renamed,
         row.op not in COMPILATIONS,
         not (verdict.is_of_more_calls and row.flops_of_more_calls > most_flops),
         is_raw,

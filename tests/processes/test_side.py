@@ -40,7 +40,7 @@ def test_off(): pass
 def test_idle(): pass
 """
 NOWHERE = {"own": "/nowhere/own", "own_first": "", "other": "/nowhere/other"}
-SIDE = {"kind": "side", "trees": NOWHERE, "request": {}, "describes": False}
+SIDE = {"kind": "side", "trees": NOWHERE, "is_base": False, "request": {}, "describes": False}
 Side = Callable[..., list[list[Any]]]
 
 
@@ -55,6 +55,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
         arguments: tuple[str, ...] = (),
         everything: bool = False,
         describes: bool = False,
+        is_base: bool = False,
     ) -> list[list[Any]]:
         tests = {
             "tests": [f"test_m.py::{test}" for test in wanted],
@@ -71,7 +72,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
             child.answer()
             return asked
 
-        told = {**SIDE, "trees": trees, "describes": describes}
+        told = {**SIDE, "trees": trees, "describes": describes, "is_base": is_base}
         _, asked = as_child(does, "--continue-on-collection-errors", *arguments, **told)
         return asked
 
@@ -114,6 +115,19 @@ def test_what_cannot_be_collected_is_said_with_the_cause(side: Side, pytester: p
     _, tests, errors = side("test_b")[0]
     assert errors == {"test_broken.py": "ModuleNotFoundError: No module named 'nosuchmodule'"}
     assert "test_m.py::test_b" in tests
+
+
+def test_the_folder_of_the_base_in_an_id_becomes_the_working_trees(side: Side, pytester: pytest.Pytester) -> None:
+    """flake8: `sub_dir/*` is made absolute when the tests are collected."""
+    pytester.makepyfile(
+        test_m="import os, pytest\n@pytest.mark.opprof\n"
+        "@pytest.mark.parametrize('n', [1], ids=[os.getcwd() + '/sub'])\ndef test_a(n): pass\n"
+    )
+    own = str(pytester.path)
+    asked = side("test_a[/work/sub]", trees={"own": own, "own_first": own, "other": "/work"}, is_base=True)
+    assert asked[0][1] == ["test_m.py::test_a[/work/sub]"]
+    assert {each[1] for each in asked if each[0] in ("begin", "end")} == {"test_m.py::test_a[/work/sub]"}
+    assert side(trees={"own": own, "own_first": own, "other": "/base"})[0][1] == [f"test_m.py::test_a[{own}/sub]"]
 
 
 def described(asked: list[list[Any]]) -> Collection:

@@ -415,3 +415,33 @@ def test_a_leak_of_another_number_in_a_fresh_process_is_said_with_it() -> None:
     seen = Answer({"body": WindowBaseline({"Add": OpCounts(Range(1))}, facts={"left_behind": Range(5_790)})}, "")
     window = with_looks([seen, seen], "", STORED, JudgedWindow(numbers, diff=diff), base)
     assert window.looked == "alone in a fresh process: left behind by each call 5790; more than in the baseline, too"
+
+
+@pytest.mark.parametrize(
+    ("alone", "here", "verdict"),
+    [
+        (1, 4, Verdict.MORE),  # the baseline's test compiled its functions itself
+        (4, 4, Verdict.OK),  # an earlier test had compiled three of them
+        (None, 4, Verdict.OK),  # as may be
+        (1, 3, Verdict.OK),  # here an earlier test compiled one
+    ],
+)
+def test_more_compilations_than_in_the_baselines_first_run_are_no_import(
+    alone: int | None, here: int, verdict: Verdict
+) -> None:
+    """heavyball: `torch.compile` runs again for each value of a float, and the kernel has another name."""
+
+    def calls(compiled: int, kernel: str = "b") -> dict[str, OpCounts]:
+        return {"torch::compile": OpCounts(Range(compiled)), f"cpp_fused_{kernel}": OpCounts(Range(4))}
+
+    base = WindowBaseline(calls(1, "a"), warm=({"torch::compile": OpCounts(Range(0))}, {}))
+    if alone is not None:
+        base = replace(base, alone=base.differences(WindowBaseline(calls(alone, "a"))))
+    numbers = WindowNumbers.of("body", profile_of([("torch::compile", 0)] * here + [("cpp_fused_b", 1_000)] * 4))
+    diff = compare(base.done, numbers.done, unjudged("", ()), STORED)
+    looks = [Answer({"body": WindowBaseline(each)}, "") for each in (calls(4), {"cpp_fused_b": OpCounts(Range(4))})]
+    window = with_looks(looks, "", STORED, JudgedWindow(numbers, diff=diff), base)
+    assert window.confirmed
+    assert window.diff
+    assert {row.op: row.verdict for row in window.diff.rows}["torch::compile"] is verdict
+    assert ("left out" in window.looked) is (verdict is Verdict.OK)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from pytest_opprof.profile.site_calls import SourceLine
@@ -556,27 +554,22 @@ def test_a_line_with_few_of_the_extra_calls_is_not_blamed_for_them():
     ]
 
 
-@given(st.dictionaries(st.integers(0, 7), st.sets(st.integers(0, 7))))
-def test_functions_are_one_cycle_where_each_leads_to_the_other_and_the_called_ones_come_first(
-    graph: dict[int, set[int]],
-) -> None:
-    called = {str(name): [str(each) for each in graph.get(name, ())] for name in range(8)}
-
-    def leads_to(name: str) -> set[str]:
-        found, left = set[str](), list(called[name])
-        while left:
-            if (each := left.pop()) not in found:
-                found.add(each)
-                left += called[each]
-        return found
-
-    cycles = causes._cycles(called)
-    of = {name: number for number, cycle in enumerate(cycles) for name in cycle}
-    assert sorted(name for cycle in cycles for name in cycle) == sorted(called)
-    for one in called:
-        for other in leads_to(one):
-            assert of[other] <= of[one]
-            assert (of[other] == of[one]) is (one == other or one in leads_to(other))
+def test_unchanged_calls_take_no_part_of_the_growth_that_follows_from_a_line() -> None:
+    """flake8 and yarl: the stored baseline has the calls of functions, and no lines."""
+    inside = line(3, "run")
+    now = PythonCalls(
+        functions={"logging.Logger.debug": 1_950, "logging.Logger.isEnabledFor": 1_950, "builtins.isinstance": 2_750},
+        own=("tokenization.check", "tokenization.run"),
+        lines=(
+            edge(340, "check", "logging.Logger.debug", 1_800),
+            edge(3, "run", "logging.Logger.debug", 150),
+            CallingLine(inside, "logging.Logger.isEnabledFor", 1_950, "logging.Logger.debug", False),
+            CallingLine(inside, "builtins.isinstance", 1_950, "logging.Logger.debug", False),
+            edge(12, "run", "builtins.isinstance", 800, direct=False),
+        ),
+    )
+    before = {"logging.Logger.debug": 150, "logging.Logger.isEnabledFor": 150, "builtins.isinstance": 950}
+    assert of_calls(Before(before), now)[0].endswith("; 2 more functions (+3,600 calls) follow from it")
 
 
 def test_calls_without_a_line_in_a_function_of_the_project_do_not_follow_from_that():

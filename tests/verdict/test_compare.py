@@ -283,6 +283,16 @@ def test_few_flops_come_before_no_calls_whatever_their_share() -> None:
     assert [row.op for row in rows] == ["Cast", "Add"]
 
 
+@pytest.mark.parametrize(("calls", "first"), [(4, "aten::empty"), (5, "cpp_fused_mul_rsub")])
+def test_a_kernel_that_torch_compile_only_named_anew_comes_last(calls: int, first: str) -> None:
+    """heavyball: the same four calls, named by the ops inside."""
+    base, now = (
+        called(**{"aten::empty": 1, "cpp_fused_mul": 4}),
+        called(**{"aten::empty": 2, "cpp_fused_mul_rsub": calls}),
+    )
+    assert compare(base, now, unjudged("in parallel", []), LIMITS).rows[0].op == first
+
+
 def test_a_change_is_split_into_more_calls_and_slower_calls() -> None:
     row = diff({"Cast": (10, 100)}, {"Cast": (12, 150)}).rows[0]
     assert (row.change_ns, row.from_calls_ns) == (50_000, 20_000)

@@ -13,14 +13,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
-from itertools import groupby
-from types import CellType, FunctionType
+from itertools import groupby, islice
+from types import CellType, FrameType, FunctionType, TracebackType
 from typing import Any, NamedTuple
 from weakref import ref
 
 from ...machine.garbage import referents, uncollected
 from ...sites.code import relative
 from ...units import format_bytes
+from .heaviest import Kept, heaviest
 from .holders import held_as
 from .traced import Where, line_of, made_at, traced
 
@@ -40,7 +41,7 @@ def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[
         call()
         garbage = _garbage()
         found = [each for each in garbage if type(each) in wanted]
-        keeps = _cycle(garbage, found)  # first: `vars` makes a dict for each, which is no garbage
+        keeps, _ = _cycle(garbage, found)  # first: `vars` makes a dict for each, which is no garbage
         ids = {id(each) for each in garbage}
         # Its referrer, or the referrer of the dict of its attributes, closes the cycle.
         attributes = [vars(each) for each in found if hasattr(each, "__dict__")]
@@ -71,15 +72,10 @@ def memory_kept(call: Callable[[], object], peak: int, *, on_device: bool = Fals
         are_arrays = sum(each.nbytes for each in kept) >= least
         if not garbage or (on_device and not are_arrays):
             return []
-        found: Sequence[object] = garbage
-        if are_arrays:
-            array, ids = max(kept, key=lambda each: each.nbytes).array, {*map(id, garbage)}
-            found = [each for each in (array, *gc.get_referrers(array)) if id(each) in ids]
-            del array
-        cycle = _cycle(garbage, found) if len(garbage) <= _MOST_GARBAGE else ""
+        cycle, line = _that_keeps(garbage, max(kept, key=_nbytes)) if are_arrays else _heaviest(garbage, least)
         sizes = [(each.is_freed, each.nbytes) for each in kept]
         before = tracemalloc.get_traced_memory()[0] - sys.getsizeof(garbage)
-        del garbage, kept, found
+        del garbage, kept
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     of_arrays = sum(nbytes for is_freed, nbytes in sizes if is_freed())  # the program holds the others, too
@@ -87,7 +83,22 @@ def memory_kept(call: Callable[[], object], peak: int, *, on_device: bool = Fals
     if total < least:
         return []
     keep = f"the cycle {cycle} keeps" if cycle else "cycles keep"
-    return [Where(f"{keep} up to {format_bytes(min(total, peak))} of {kind} until the garbage collector runs")]
+    return [Where(f"{keep} up to {format_bytes(min(total, peak))} of {kind} until the garbage collector runs", line)]
+
+
+def _that_keeps(garbage: Sequence[object], of: _Array) -> Where:
+    ids = {*map(id, garbage)}
+    found = [each for each in (of.array, *gc.get_referrers(of.array)) if id(each) in ids]
+    return _cycle(garbage, found) if len(garbage) <= _MOST_GARBAGE else Where("")
+
+
+def _heaviest(garbage: Sequence[object], least: int) -> Where:
+    """Return the cycle that keeps most memory, with others of its kind; nothing if they do not keep *least* bytes."""
+    members, nbytes = heaviest(garbage) if len(garbage) <= _MOST_GARBAGE else Kept()
+    if nbytes < least:
+        return Where("")
+    # An exception that its own frame keeps has a cycle through its traceback, beside cycles of what the frames hold.
+    return _cycle(members, [each for each in members if isinstance(each, TracebackType)] or members)
 
 
 class _Array(NamedTuple):
@@ -125,6 +136,10 @@ def _arrays(garbage: Sequence[object], on_device: bool) -> Sequence[_Array]:
     return [*found.values()]
 
 
+def _nbytes(of: _Array) -> int:
+    return of.nbytes
+
+
 def _is_gone(weak: ref[object]) -> bool:
     return weak() is None
 
@@ -136,9 +151,9 @@ _MOST_GARBAGE = 100_000
 _LINES = 3
 
 
-def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
-    """Return the nearest cycle in the *garbage* that keeps the objects *found*: ``Session.closer -> method``; empty
-    if there is none.
+def _cycle(garbage: Sequence[object], found: Sequence[object]) -> Where:
+    """Return the nearest cycle in the *garbage* that keeps the objects *found*: ``Session.closer -> method``, and the
+    line of a frame or function in it; empty if there is none.
     """
     every = {id(each): each for each in garbage}
     refers = {at: [id(one) for one in referents(each) if id(one) in every] for at, each in every.items()}
@@ -146,7 +161,7 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
     for at, to in refers.items():
         for one in to:
             referrers[one].append(at)
-    for at in _reached(map(id, found), referrers, _MOST_TRIED):
+    for at in islice(_reached(map(id, found), referrers, _MOST_TRIED), _MOST_TRIED):
         came_from = _reached(refers[at], refers, _MOST_SEEN)
         if at not in came_from:
             continue
@@ -154,16 +169,23 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> str:
         while back is not None:
             path.append(back)
             back = came_from[back]
-        things = [every[at], *(every[each] for each in reversed(path[1:]))]
-        shown = [each for each in things if type(each) not in _BETWEEN] or things
-        following = [*shown[1:], shown[0]]
-        names = [held_as(each, one)[0] or _name(each) for each, one in zip(shown, following)]
-        # A cycle begins anywhere; an attribute is easiest to find.
-        are_attributes = ("." in name and not isinstance(each, FunctionType) for each, name in zip(shown, names))
-        first = next((number for number, is_attribute in enumerate(are_attributes) if is_attribute), 0)
-        counted = [(name, len([*same])) for name, same in groupby([*names[first:], *names[:first]])]
-        return " -> ".join(name if number == 1 else f"{number} x {name}" for name, number in counted)
-    return ""
+        return _in_words([every[at], *(every[each] for each in reversed(path[1:]))])
+    return Where("")
+
+
+def _in_words(things: Sequence[object]) -> Where:
+    """Return the names of the members of a cycle, and the line of the first that has one."""
+    shown = [each for each in things if type(each) not in _BETWEEN] or things
+    following = [*shown[1:], shown[0]]
+    names = [_name(each, one) for each, one in zip(shown, following)]
+    # A cycle begins anywhere; an exception that its frame keeps, or an attribute, is easiest to find.
+    after = next((number for number, each in enumerate(shown, 1) if isinstance(each, FrameType)), None)
+    are_attributes = ("." in name and not isinstance(each, FunctionType) for each, name in zip(shown, names))
+    first = next((number for number, is_attribute in enumerate(are_attributes) if is_attribute), 0)
+    first = first if after is None else after % len(names)
+    counted = [(name, len([*same])) for name, same in groupby([*names[first:], *names[:first]])]
+    text = " -> ".join(name if number == 1 else f"{number} x {name}" for name, number in counted)
+    return Where(text, next(filter(None, map(_place, shown)), ""))
 
 
 # Objects between an instance and its attribute, or a function and its variable.
@@ -202,11 +224,21 @@ def _has_finalizer(thing: object) -> bool:
     return any(isinstance(each.__dict__.get("__del__"), FunctionType) for each in type(thing).__mro__)
 
 
-def _name(thing: object) -> str:
-    if isinstance(thing, FunctionType):
-        code = thing.__code__
-        return f"{thing.__qualname__} at {relative(code.co_filename)}:{code.co_firstlineno}"
-    return type(thing).__name__
+def _name(thing: object, following: object) -> str:
+    """Return the name of a thing in a cycle; *following* is the next one."""
+    if isinstance(thing, FrameType):
+        return f"frame of {thing.f_code.co_name} at {_place(thing)}"
+    if named := held_as(thing, following)[0]:
+        return named
+    return f"{thing.__qualname__} at {_place(thing)}" if isinstance(thing, FunctionType) else type(thing).__name__
+
+
+def _place(thing: object) -> str:
+    """Return the line of a frame, or of a function's definition; empty for other things."""
+    if isinstance(thing, FrameType):
+        return f"{relative(thing.f_code.co_filename)}:{thing.f_lineno}"
+    code = thing.__code__ if isinstance(thing, FunctionType) else None
+    return f"{relative(code.co_filename)}:{code.co_firstlineno}" if code else ""
 
 
 def _line(thing: object) -> str:

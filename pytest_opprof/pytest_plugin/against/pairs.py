@@ -613,7 +613,8 @@ def _without(said: Where, known: Where) -> Where:
     if not new or new == parts:
         return said if new else Where("")
     place = new[0].rpartition(" ")[2]
-    return Where("; ".join(new), place if _LINE.search(place) else "")
+    line = said.line if said.line in new[0] else place if _LINE.search(place) else ""
+    return Where("; ".join(new), line)
 
 
 def _holder(said: str) -> str:

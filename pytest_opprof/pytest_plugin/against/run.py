@@ -478,6 +478,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: Path, python: str) 
             other,
             {} if python else _path_first(tree.twin(root)),
             {"own": str(tree.path), "own_first": "" if python else str(tree.twin(root)), "other": str(tree.top)},
+            is_base=True,
         ),
         side_command(
             _HERE,
@@ -485,6 +486,7 @@ def _commands(config: pytest.Config, tree: Worktree, folder: Path, python: str) 
             here,
             _path_first(root),
             {"own": str(tree.top), "own_first": str(root), "other": str(tree.path)},
+            is_base=False,
         ),
     ]
 

@@ -14,6 +14,7 @@ from ...baselines.store import Store
 from ...errors import BackendError, BaselineError
 from ...frameworks.live.contract import Backend
 from ...measure.plan import Settings
+from ...ops.vocabulary import COMPILE
 from ...processes.pool import NO_FRESH, Answer, Pool, TimeLimit
 from ...processes.this_run import say
 from ...profile.environment import Environment
@@ -336,7 +337,7 @@ def with_looks(
     if not compiles and (excused := excuse(was, now, seen, tolerances, repeat, alone)):
         return replace(window, excused=excused)
     window = _without_calls_of_other_versions(window, base, found[-1])
-    certain = (RECOMPILATIONS,) if compiles else ()
+    certain = (RECOMPILATIONS,) if compiles else _compiled_more(alone, now, seen[0], tolerances)
     window = _without_first_uses(window, changes(repeat, seen[-1], tolerances), certain)
     window = window if does_less(window, looks) else with_sites(window, looks[-1])
     worse = [op for op, verdict in changes(was, now, tolerances).items() if verdict.is_regression]
@@ -397,13 +398,24 @@ def _without_calls_of_other_versions(window: JudgedWindow, base: WindowBaseline,
     return window.with_remark(f"{told[0]}; not judged: {format_ns(took.cpu_ns[0])} in a fresh process")
 
 
+def _compiled_more(alone: Done | None, now: Done, first: Done, tolerances: Tolerances) -> Collection[str]:
+    """Return the op of compilations if they are more than in the baseline's first run *alone* in a process: here, and
+    in the *first* run of a fresh process.
+
+    No import compiles a function, and no test that ran before hid that from the baseline.
+    """
+    is_more = alone is not None and COMPILE in now[0] and COMPILE not in changes(now, first, tolerances)
+    beyond = changes(alone, first, tolerances) if alone is not None and is_more else {}
+    return (COMPILE,) if COMPILE in beyond and beyond[COMPILE].is_regression else ()
+
+
 def _without_first_uses(
     window: JudgedWindow, repeated: Mapping[str, Verdict], certain: Collection[str]
 ) -> JudgedWindow:
     """Return a window without the work that its repeat does not do again, such as an import.
 
     *repeated* are the verdicts on its ops in the second run of a process. If only first uses got worse, the window
-    stays as it is, and `excuse` decides, as it has for *certain* facts.
+    stays as it is, and `excuse` decides, as it has for *certain* work.
     """
     assert window.diff is not None  # without a diff nothing would be worse
     worse = [row.op for row in window.diff.rows if row.verdict.does_more]

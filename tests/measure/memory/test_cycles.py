@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pytest_opprof.measure.memory.cycles import memory_kept
+from pytest_opprof.sites.code import relative
 
 SIZE = 1 << 20
 
@@ -87,6 +88,44 @@ def test_a_cycle_that_keeps_other_objects_is_named_with_their_memory() -> None:
     ((said, _),) = memory_kept(serialize, 2 * SIZE)
     assert "<locals>.node at " in said
     assert said.endswith(" keeps up to 1 MiB of objects until the garbage collector runs")
+
+
+def make_small_cycles() -> None:
+    for number in range(50):
+        type(f"Small{number}", (), {"data": bytes(SIZE // 64)})  # each class is in cycles with itself
+
+
+def fails() -> None:
+    rows = [bytes(SIZE // 4) for _ in range(2)]
+    try:
+        raise ValueError(str(len(rows)))
+    except ValueError as raised:
+        error = raised  # noqa: F841  # the frame keeps it, and its traceback the frame
+
+
+def test_an_exception_that_its_frame_keeps_is_named_beside_smaller_cycles() -> None:
+    """flask: an exception for each request, beside a class that werkzeug makes for each."""
+
+    def requests() -> None:
+        make_small_cycles()
+        for _ in range(3):
+            fails()
+
+    ((said, line),) = memory_kept(requests, 3 * SIZE)
+    assert said.startswith(f"the cycle ValueError -> traceback -> frame of fails at {line} keeps up to 2.")
+    assert line.startswith(f"{relative(__file__)}:")
+
+
+def test_no_cycle_is_named_if_none_keeps_much_by_itself() -> None:
+    def cycles() -> None:
+        make_small_cycles()
+        for kind in range(20):
+            each: Any = type(f"Kind{kind}", (), {})()
+            each.me, each.data = each, bytes(SIZE // 16)
+
+    ((said, line),) = memory_kept(cycles, 6 * SIZE)
+    assert said.startswith("cycles keep up to 2.")
+    assert line == ""
 
 
 def test_the_collector_is_on_again_afterwards() -> None:

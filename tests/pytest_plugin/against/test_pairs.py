@@ -631,6 +631,21 @@ def test_lines_that_hold_as_much_memory_at_the_revision_do_not_explain_a_peak(pa
     assert "797" not in text
 
 
+def test_a_cycle_that_keeps_more_than_at_the_revision_has_its_line_beside_a_line_that_holds_as_much(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    facts = [{"host_memory": (mib * 2**20,)} for mib in (10, 20)]
+    run.add(*(took(run, 12, facts=each) for each in facts))
+    data = "9 MiB at test_a.py:6"
+    cycle = "the cycle ValueError -> frame of f at app.py:15 keeps up to 9 MiB of objects until it ends"
+    at = {"host_memory": SourceLine.at("app.py:15")}
+    before = took(run, 12, facts=facts[0], explained={"host_memory": data})
+    now = took(run, 12, facts=facts[1], explained={"host_memory": f"{cycle}; {data}"}, explained_at=at)
+    run.found.locate([[run.described]], [before, now])
+    assert f"\n    {cycle}\n" in run.report().longreprtext
+    (finding, *_) = run.record().findings
+    assert finding.short.endswith(" at app.py:15")
+
+
 def test_a_commit_accepts_a_longer_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.found = Found("main", run.config, [parsed("cpu_time (a loop over tokens)", "a" * 40)])
