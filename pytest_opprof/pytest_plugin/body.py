@@ -31,6 +31,7 @@ from ..processes.this_run import COUNTED
 from ..profile.op_profile import About
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
+from ..sites.code import relative
 from .test_run import Failed, TestRun
 
 _Found = TypeVar("_Found")
@@ -170,14 +171,18 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
 def memory_holders(
     call: Call, measurement: Measurement, peak: int, *, are_lines_known: bool, on_device: bool
 ) -> Sequence[Where]:
-    """Run the body again, and return in words the cycle and the lines that hold much of its *peak* memory.
+    """Run the body again, and return in words the lines and the cycle that hold much of its *peak* memory; lines of the
+    test, which makes its own data as before, come last.
 
     *are_lines_known*: whether Python's tracing of memory tells the lines. *on_device*: whether it is a device's memory.
     """
     assert measurement.shown is not None  # a run that judges has it
     cycle = partial(memory_kept, call.by_us, peak, on_device=on_device)
-    looks = [cycle, partial(lines_at, peak, call.by_us, measurement.shown)] if are_lines_known else [cycle]
-    return [each for look in looks for each in _of_more_runs(call, measurement, look) or ()]
+    lines = partial(lines_at, peak, call.by_us, measurement.shown)
+    looks = [lines, cycle] if are_lines_known else [cycle]
+    found = [each for look in looks for each in _of_more_runs(call, measurement, look) or ()]
+    test = f"{relative(measurement.shown.test)}:" if measurement.shown.test else ":"
+    return sorted(found, key=lambda each: each.line.startswith(test))
 
 
 def kept_at(call: Call, measurement: Measurement) -> Sequence[Where]:
