@@ -38,7 +38,13 @@ def registered(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> It
             if worker:
                 config.workerinput = {}  # type: ignore[attr-defined]  # as pytest-xdist does
             if started:
-                told = {"kind": started, "port": server.getsockname()[1], "hello": []}
+                told = {
+                    "kind": started,
+                    "port": server.getsockname()[1],
+                    "hello": [],
+                    "is_base": False,
+                    "trees": {"own": "", "other": ""},
+                }
                 told |= {"files": [], "request": {}, "closely": False}
                 monkeypatch.setenv(VARIABLE, json.dumps(told))
             register(config)
