@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
@@ -71,8 +70,7 @@ def counting() -> Iterator[Callable[[], int]]:
     for name, way in _WAYS if not _counter.windows else ():
         module = sys.modules.get(name)
         if module is not None and (start := getattr(module, way, None)):
-            # As a builtin function, this becomes no method where a class has it as an attribute.
-            counted = functools.partial(_counted, start, way.endswith("fork_exec"))
+            counted = _Counted(start, may_fork=way.endswith("fork_exec"))
             setattr(module, way, counted)
             _replaced.append((module, way, start, counted))
     _counter.windows += 1
@@ -98,13 +96,20 @@ def _restore() -> None:
             _replaced.remove(each)
 
 
-def _counted(start: Callable[..., Any], may_fork: bool, /, *arguments: Any, **keywords: Any) -> Any:
-    before = _counter.started
-    found = start(*arguments, **keywords)
-    # With a preexec_fn, `fork_exec` also calls `_counter.forked`. It keeps the GIL, so no other thread counts then.
-    if not may_fork or _counter.started == before:
-        _counter.started += _counter.windows > 0
-    return found
+class _Counted:
+    """A function that starts a process, counted. As a builtin function, it is no method where a class has it."""
+
+    def __init__(self, start: Callable[..., Any], *, may_fork: bool) -> None:
+        self._start = start
+        self._may_fork = may_fork
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        before = _counter.started
+        found = self._start(*arguments, **keywords)
+        # With a preexec_fn, `fork_exec` also calls `_counter.forked`. It keeps the GIL, so no other thread counts then.
+        if not self._may_fork or _counter.started == before:
+            _counter.started += _counter.windows > 0
+        return found
 
 
 def children() -> Children | None:

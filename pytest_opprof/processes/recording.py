@@ -488,12 +488,8 @@ class _Window:
         facts_vary = {name: each for name, each in facts.items() if each.varies}
         if self._anew is not None:  # on workers of xdist another test ran before in each process
             facts_vary[RECOMPILATIONS] = Range(max(self._anew.most, facts[RECOMPILATIONS].most))
-        # One process that cannot tell that a call leaves nothing behind is enough: it may fill a cache later.
-        of_all = {
-            name: each for name, each in self.result.facts.items() if name in facts or FACTS[name].needs != "leaks"
-        }
         self.test.windows[self._index] = replace(
-            self.result, facts=of_all, vary=vary, facts_vary=facts_vary, compiled_anew=self._anew is not None
+            self.result, vary=vary, facts_vary=facts_vary, compiled_anew=self._anew is not None
         )
         if vary:
             self.lost = "its calls vary from run to run"

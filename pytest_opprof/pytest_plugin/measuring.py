@@ -291,13 +291,17 @@ class Measuring:
 
     def _glance_for_leaks(self, test: TestRun, measurement: Measurement, call: Call) -> None:
         """Run a short body once more, for leaks that nobody asked for: in an update, in a comparison of revisions, and
-        where the baseline tells what it left behind. An update tells it of a body that leaves nothing.
+        where the baseline tells what it left behind. An update tells it of a body that leaves nothing, in its first
+        process: a leak is in each.
         """
         settings, of_body = self._settings, next((each for each in measurement.windows if each.name == BODY), None)
         if of_body is None or of_body.unfinished or test.plan.leaks is False or body.why_not_again(test):
             return
         is_known = LEFT_BEHIND in self._facts(test, of_body)
-        is_wanted = is_known or (test.plan.closely and (settings.against or settings.update))
+        if settings.update:
+            is_wanted = test.plan.closely and not self._judging.is_apart
+        else:
+            is_wanted = is_known or (test.plan.closely and bool(settings.against))
         is_short = min(of_body.profile.host_ns, default=0) <= (LONGEST_GLANCE_NS if is_known else GLANCE_NS)
         # One rank would wait for the others, which do not repeat the body as often.
         if not (is_wanted and is_short and settings.rank.is_alone):

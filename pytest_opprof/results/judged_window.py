@@ -619,7 +619,7 @@ def _with_facts(findings: Sequence[Finding], from_nothing: Collection[str | None
     """
     told = [*findings]
     causes = [each for each in findings if not each.adds]
-    for fact in (each for each in causes if each.op not in from_nothing):
+    for fact in (each for each in causes if each.op not in from_nothing or each.op in _HELD):
         leader = next((each for each in causes if _is_of(fact, each)), None)
         if leader is None:
             continue

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from pytest_opprof.machine.children import counting
 
 pytestmark = [
     pytest.mark.processes,
@@ -51,3 +54,20 @@ def test_processes_that_were_started_are_counted(watch: str, start: str, found: 
     program = PROGRAM.format(watch=watch, start=start)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == f"{found}\n"
+
+
+def test_a_function_that_counts_is_no_method_and_goes_although_the_program_put_it_back() -> None:
+    real = os.system
+    with counting() as started:
+        found = os.system  # what a mock saves
+
+        class Shell:
+            run = os.system
+
+        assert Shell().run("true") == 0
+        assert started() == 1
+        os.system = lambda command: 0
+    os.system = found  # the end of the mock
+    with counting():
+        pass
+    assert os.system is real

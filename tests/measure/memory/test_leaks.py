@@ -29,6 +29,7 @@ from pytest_opprof.measure.memory.leaks import (
     LEAST_EQUAL_BYTES,
     WARMUPS,
     Left,
+    leaves_nothing,
     left_by,
 )
 from pytest_opprof.sites.code import relative
@@ -79,6 +80,16 @@ def test_at_a_glance_few_calls_are_made_if_they_leave_nothing_behind() -> None:
     call()
     assert left_by(call, at_a_glance=True) == Left({})
     assert calls in ([1], [2], [3], [4]), "with coverage Python's own memory moves"
+
+
+@pytest.mark.parametrize("look", [leaves_nothing, left_by])
+def test_objects_that_the_program_froze_stay_frozen(look: Callable[..., object]) -> None:
+    gc.freeze()
+    try:
+        look(lambda: None)
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
 
 
 def test_at_a_glance_an_object_that_replaces_an_older_one_is_no_leak() -> None:
