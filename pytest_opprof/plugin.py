@@ -147,7 +147,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="run each body six more times to find leaks: objects, memory, threads, files (default: only of a marked"
-        " test whose body leaves something behind when it runs once more; --no-opprof-leaks: never)",
+        " test whose body leaves something behind when it runs again; --no-opprof-leaks: never)",
     )
     group.addoption(
         "--opprof-sites",

@@ -33,7 +33,7 @@ class _Counter:
         self.only_python = False
         """Whether processes that other code starts are none of the program's."""
 
-    def forked(self) -> None:
+    def add(self) -> None:
         self.started += self.windows > 0
 
 
@@ -63,7 +63,7 @@ def counting() -> Iterator[Callable[[], int]]:
     Audit hooks would see them, too, but cost each call of `sys._getframe` and `id` 0.2 us, permanently.
     """
     if not _counter.sees_forks and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_parent=_counter.forked)
+        os.register_at_fork(after_in_parent=_counter.add)
         _counter.sees_forks = True
     before = _counter.started
     _restore()
@@ -106,9 +106,9 @@ class _Counted:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         before = _counter.started
         found = self._start(*arguments, **keywords)
-        # With a preexec_fn, `fork_exec` also calls `_counter.forked`. It keeps the GIL, so no other thread counts then.
+        # With a preexec_fn, `fork_exec` also calls `_counter.add`. It keeps the GIL, so no other thread counts then.
         if not self._may_fork or _counter.started == before:
-            _counter.started += _counter.windows > 0
+            _counter.add()
         return found
 
 

@@ -81,3 +81,9 @@ def referents(*things: object) -> list[Any]:
     modules = [each for each in things if issubclass(type(each), ModuleType)]
     others = (each for each in things if not issubclass(type(each), ModuleType)) if modules else things
     return [*gc.get_referents(*others), *map(_NAMESPACE, modules)]
+
+
+def references(things: Sequence[object]) -> tuple[dict[int, Any], dict[int, list[int]]]:
+    """Return *things* by id, and for each the ids of those to which it refers."""
+    every = {id(each): each for each in things}
+    return every, {at: [id(one) for one in referents(each) if id(one) in every] for at, each in every.items()}

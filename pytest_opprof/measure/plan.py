@@ -45,7 +45,7 @@ class Settings:
     """Whether allocations are recorded; None: only if times are not judged, because recording takes time. Also whether
     the peak of the host's memory is, in one more round; None: only for marked bodies without ops."""
     leaks: bool | None
-    """Whether to look for leaks of each call of a body; None: only if one more call of a short one leaves something."""
+    """Whether to look for leaks of each call of a body; None: only if two more of a short body leave something."""
     sites: bool
     """Whether each window records source lines."""
     python: bool | None
@@ -99,7 +99,7 @@ class TestPlan(Comparison):
     threads: int
     ranks: Ranks = "any"
     leaks: bool | None = None
-    """Whether its body runs six times more, to find leaks; None: only if one more call leaves something behind."""
+    """Whether its body runs six times more, to find leaks; None: only if two more leave something behind."""
     host_memory: bool | None = None
     """Whether its body runs once more for the peak of the host's memory; None: only if it shows no op."""
     python: bool | None = None

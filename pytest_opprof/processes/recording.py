@@ -79,10 +79,8 @@ class Recording:
         self._windows: dict[tuple[str, str], _Window] = {}
         self._took_s = took_s
         self._quiet_again = quiet_again
-        self._sites: dict[str, Mapping[str, SitesByOp]] = {}
-        """The source lines of tests whose calls were measured with them."""
-        self._each_sites = defaultdict[str, list[Mapping[str, SitesByOp]]](list)
-        """The same of each process."""
+        self._sites = defaultdict[str, list[Mapping[str, SitesByOp]]](list)
+        """The source lines of tests whose calls were measured with them, of each such process."""
         self._is_broken = False
         """Whether further processes are impossible."""
 
@@ -102,19 +100,20 @@ class Recording:
                 further = range(processes + 1, VARYING_PROCESSES + 1)
                 with_lines &= {window.test.id for window in varying}
                 # The first have the hash seeds of the ones before. If they agree, the order of sets is the cause.
-                self._measure(varying, further, VARYING_PROCESSES, with_lines, first_seed=0)
+                self._measure(varying, further, VARYING_PROCESSES, with_lines, varying=True)
         of_ops, of_python = dict[str, list[str]](), dict[str, dict[str, Range]]()
         for test, of_test in of_tests:
             vary: dict[str, OpCounts] = {}
-            at: dict[str, str] = {}
             for window in of_test:
                 window.keep_coarse()
                 vary |= window.keep_calls_that_vary()
-                at |= _lines_that_vary([each.get(window.result.name, {}) for each in self._each_sites[test.id]])
                 known = window.result.vary or self._is_broken or is_timed(window.result)
                 if window.lost and not known:
                     self._lines.append(f"{window.title}: it is unknown whether its calls vary: {window.lost}")
             if vary:
+                at: dict[str, str] = {}
+                for window in of_test:
+                    at |= _lines_that_vary([each.get(window.result.name, {}) for each in self._sites[test.id]])
                 why = {window.why_it_varies for window in of_test if window.result.vary}
                 of_ops.setdefault(_said_to_vary(test, vary, at, why), []).append(test.id)
                 continue
@@ -138,7 +137,7 @@ class Recording:
             for test in tests
             if any((sites := {each.name: each.sites for each in test.windows}).values())
         }
-        found |= {test.id: self._sites[test.id] for test in tests if test.id in self._sites}
+        found |= {test.id: self._sites[test.id][-1] for test in tests if test.id in self._sites}
         left = {test.id: test.file for test in tests if test.id not in found}
         if not left:
             return found
@@ -150,13 +149,12 @@ class Recording:
             self._lines.append(f"source lines were not recorded: {error}")
             return found
         self._keep_sites(answers)
-        return found | self._sites
+        return found | {test: each[-1] for test, each in self._sites.items()}
 
     def _keep_sites(self, answers: Mapping[str, Answer]) -> None:
         """Keep the source lines of tests, and tell remarks that some are missing."""
         for test, answer in answers.items():
-            self._sites[test] = answer.sites
-            self._each_sites[test].append(answer.sites)
+            self._sites[test].append(answer.sites)
         self._lines += [
             line
             for test, answer in answers.items()
@@ -223,19 +221,19 @@ class Recording:
         processes: int,
         with_lines: Collection[str] = (),
         warm: bool = False,
-        first_seed: int | None = None,
+        varying: bool = False,
     ) -> None:
         """Let the processes of these *numbers* measure: started at once, one after the other.
 
         The last measures the tests *with_lines* with source lines, and runs all of them once more for the *warm* calls.
-        With a *first_seed*, the hash seed of the first process, each measures source lines.
+        Of windows that are known to be *varying* each measures source lines, and the hash seeds begin anew.
 
         A window that has the times of *processes* processes is left out, unless a further one makes up for others.
         """
         try:
             files = {window.test.file for window in windows}
             # This run is the first process, whose hash seed nobody chose.
-            seed = max(numbers[0] - 2, 0) if first_seed is None else first_seed
+            seed = 0 if varying else max(numbers[0] - 2, 0)
             with self._pool.started(files, len(numbers), first=seed) as others:
                 for number, process in zip(numbers, others):
                     lacking = [each for each in windows if number > processes or len(each.result.processes) < processes]
@@ -246,7 +244,7 @@ class Recording:
                     say(self._config, f"opprof: measuring {what}")
                     begin = monotonic()
                     patience_s = self._patience_s
-                    has_lines = first_seed is not None or number == numbers[-1]
+                    has_lines = varying or number == numbers[-1]
                     lines = [test for test in tests if test in with_lines and has_lines]
                     answers = process.measure(Batch(tests, sites=lines), patience_s)
                     self._keep_sites({test: answers[test] for test in lines if answers[test].windows})

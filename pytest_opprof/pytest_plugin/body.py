@@ -118,35 +118,42 @@ def measure(call: Call, measurement: Measurement, *, is_alone: bool) -> Generato
     return result
 
 
-def look_for_leaks(call: Call, measurement: Measurement, *, at_first: bool = False) -> None:
-    """Run the body more often, and add the memory and objects that each call leaves behind to its window.
+def window_of(measurement: Measurement) -> Window | None:
+    """Return the window of the body, if that was measured."""
+    return next((window for window in measurement.windows if window.name == BODY), None)
 
-    *at_first*: only if that is nothing, which two calls tell as a rule. In suites of JAX half of the tests register
-    classes for good, and to count these would take 20 calls each.
+
+def look_for_leaks(call: Call, measurement: Measurement) -> None:
+    """Run the body more often, and add the memory and objects that each call leaves behind to its window."""
+    body = window_of(measurement)
+    if body is not None and not request_of(call.item.config).first_look:
+        left = left_behind(call, measurement, body)
+        if left is not None:
+            body.left(left)
+
+
+def glance_for_leaks(call: Call, measurement: Measurement, *, is_counted: bool) -> None:
+    """Run the body two to four times more, and add to its window that it leaves nothing behind, if so.
+
+    If not and it *is_counted*, look for leaks. In suites of JAX half of the tests register classes for good, and to
+    count these would take 20 calls each.
     """
-    body = next((window for window in measurement.windows if window.name == BODY), None)
+    body = window_of(measurement)
     if body is None or request_of(call.item.config).first_look:
         return
-    if at_first:
-        if _of_more_runs(call, measurement, partial(leaves_nothing, call.by_us, measurement.recorder.device_bytes)):
-            body.left(Left({}))
-        return
-    is_asked = bool(measurement.plan.leaks)
-    left = left_behind(call, measurement, body if is_asked else None, at_a_glance=not is_asked)
+    run = partial(leaves_nothing, call.by_us, measurement.recorder.device_bytes)
+    leaves = _of_more_runs(call, measurement, run)
+    left = Left({}) if leaves else left_behind(call, measurement) if is_counted and leaves is not None else None
     if left is not None:
         body.left(left)
 
 
-def left_behind(
-    call: Call, measurement: Measurement, body: Window | None = None, *, at_a_glance: bool = False
-) -> Left | None:
+def left_behind(call: Call, measurement: Measurement, body: Window | None = None) -> Left | None:
     """Run the body more often, and return the memory and objects that each call leaves behind; None, with a remark on
     the window of the *body*, if it cannot run.
-
-    *at_a_glance*: twice, if that leaves nothing behind.
     """
     warmups = max(WARMUPS - measurement.plan.rounds - measurement.plan.warmup, 0)
-    run = partial(left_by, call.by_us, warmups, measurement.recorder.device_bytes, at_a_glance=at_a_glance)
+    run = partial(left_by, call.by_us, warmups, measurement.recorder.device_bytes)
     return _of_more_runs(call, measurement, run, body, "leaks")
 
 
@@ -155,7 +162,7 @@ def measure_host_memory(call: Call, measurement: Measurement, *, by_default: boo
 
     *by_default*: also if the user did not ask; why it is unknown is then no remark.
     """
-    body = next((window for window in measurement.windows if window.name == BODY), None)
+    body = window_of(measurement)
     is_asked = measurement.plan.host_memory
     if body is None or not (by_default if is_asked is None else is_asked):
         return

@@ -290,11 +290,11 @@ class Measuring:
                 self._glance_for_leaks(test, measurement, call)
 
     def _glance_for_leaks(self, test: TestRun, measurement: Measurement, call: Call) -> None:
-        """Run a short body once more, for leaks that nobody asked for: in an update, in a comparison of revisions, and
+        """Run a short body again, for leaks that nobody asked for: in an update, in a comparison of revisions, and
         where the baseline tells what it left behind. An update tells it of a body that leaves nothing, in its first
         process: a leak is in each.
         """
-        settings, of_body = self._settings, next((each for each in measurement.windows if each.name == BODY), None)
+        settings, of_body = self._settings, body.window_of(measurement)
         if of_body is None or of_body.unfinished or test.plan.leaks is False or body.why_not_again(test):
             return
         is_known = LEFT_BEHIND in self._facts(test, of_body)
@@ -308,7 +308,7 @@ class Measuring:
             return
         if self._ran_again is not None:
             self._ran_again += not test.plan.marked
-        body.look_for_leaks(call, measurement, at_first=bool(settings.update) and not is_known)
+        body.glance_for_leaks(call, measurement, is_counted=is_known or not settings.update)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.

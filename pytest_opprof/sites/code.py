@@ -121,6 +121,11 @@ def relative(file: str) -> str:
     return in_package(file) or (os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file)
 
 
+def place(code: CodeType) -> str:
+    """Return the first line of a function: ``engine.py:9``."""
+    return f"{relative(code.co_filename)}:{code.co_firstlineno}"
+
+
 def first_part(path: str) -> str:
     """Return the name of the package or module that *path* begins with."""
     return re.split(r"[\\/.]", path, maxsplit=1)[0]

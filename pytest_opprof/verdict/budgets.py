@@ -16,7 +16,7 @@ from ..python_calls.functions import is_class
 from ..python_calls.names import PREFIX, is_glob, matching
 from . import python_limits
 from .findings import NO_OP, Broken, LimitResult
-from .quantities import LEFT_BEHIND, OF_PYTHON, OF_TYPE, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
+from .quantities import LEFT_BEHIND, OF_PYTHON, OF_TYPE, OPEN_THINGS, QUANTITIES, SHARE_OF_TIME, Needs, Quantity
 
 if TYPE_CHECKING:
     from ..python_calls.counted import PythonCalls
@@ -30,8 +30,6 @@ _PREFIXED: Mapping[str, tuple[str, Mapping[str, Quantity], str]] = {
     PREFIX: ("python", {"count": QUANTITIES["calls"]}, f"a function, such as {PREFIX}json.loads"),
     OF_TYPE: ("left", {"count": QUANTITIES[LEFT_BEHIND]}, f"a type, such as {OF_TYPE}torch.Tensor"),
 }
-# Things that a call leaves behind which are no objects of a type.
-_NO_TYPES = ("thread", "open file", "process")
 # The same for a lower-case keyword, which limits the whole window.
 _WINDOW_LIMITS: Mapping[str, Mapping[str, Quantity]] = {
     name: dict.fromkeys(each.unit.dimensions, each) for name, each in QUANTITIES.items() if each.in_budgets
@@ -310,8 +308,8 @@ def _left_behind(profile: OpProfile, kind: str, limit: Limit) -> Sequence[float]
     """Return how many things of a *kind* each call leaves behind. Raises UsageError for an unknown one."""
     _of_window(profile, limit)
     number = sum(number for name, number in profile.left_behind.items() if matching(kind, [name]))
-    if not number and kind not in _NO_TYPES and not is_glob(kind) and not is_class(kind):
-        near = errors.suggestion(kind, [*profile.left_behind, *_NO_TYPES]) or "."
+    if not number and kind not in OPEN_THINGS.values() and not is_glob(kind) and not is_class(kind):
+        near = errors.suggestion(kind, [*profile.left_behind, *OPEN_THINGS.values()]) or "."
         raise UsageError(
             f"unknown type {kind!r} in {OF_TYPE}{kind}: nothing of it was left behind, and no imported module has"
             f" such a class{near}"

@@ -142,6 +142,8 @@ _HIGHER_PEAK = replace(_MORE_BYTES, follows="")
 MORE_WORK = Gate(more="more work", less="less work", status=Status.MORE_WORK, tolerance=WORK_TOLERANCE, floor=1024)
 
 LEFT_BEHIND, LEFT_OPEN, LEAKED_MEMORY, KEPT_MEMORY = "left_behind", "left_open", "leaked_memory", "kept_memory"
+# The things that a call may leave behind beside objects, by field of `machine.left.InUse`.
+OPEN_THINGS = {"threads": "thread", "files": "open file", "processes": "process"}
 # The prefix of a type in a budget.
 OF_TYPE = f"{LEFT_BEHIND}:"
 # Less memory that a call keeps fails no test.

@@ -18,10 +18,10 @@ from types import CellType, FrameType, FunctionType, TracebackType
 from typing import Any, NamedTuple
 from weakref import ref
 
-from ...machine.garbage import referents, uncollected
-from ...sites.code import relative
+from ...machine.garbage import references, referents, uncollected
+from ...sites.code import place, relative
 from ...units import format_bytes
-from .heaviest import Kept, heaviest
+from .heaviest import heaviest
 from .holders import held_as
 from .traced import Where, line_of, made_at, traced
 
@@ -72,7 +72,11 @@ def memory_kept(call: Callable[[], object], peak: int, *, on_device: bool = Fals
         are_arrays = sum(each.nbytes for each in kept) >= least
         if not garbage or (on_device and not are_arrays):
             return []
-        cycle, line = _that_keeps(garbage, max(kept, key=_nbytes)) if are_arrays else _heaviest(garbage, least)
+        cycle, line = Where("")
+        if len(garbage) <= _MOST_GARBAGE and are_arrays:
+            cycle, line = _that_keeps(garbage, max(kept, key=lambda each: each.nbytes).array)
+        elif len(garbage) <= _MOST_GARBAGE:
+            cycle, line = _heaviest(garbage, least)
         sizes = [(each.is_freed, each.nbytes) for each in kept]
         before = tracemalloc.get_traced_memory()[0] - sys.getsizeof(garbage)
         del garbage, kept
@@ -86,15 +90,14 @@ def memory_kept(call: Callable[[], object], peak: int, *, on_device: bool = Fals
     return [Where(f"{keep} up to {format_bytes(min(total, peak))} of {kind} until the garbage collector runs", line)]
 
 
-def _that_keeps(garbage: Sequence[object], of: _Array) -> Where:
+def _that_keeps(garbage: Sequence[object], array: object) -> Where:
     ids = {*map(id, garbage)}
-    found = [each for each in (of.array, *gc.get_referrers(of.array)) if id(each) in ids]
-    return _cycle(garbage, found) if len(garbage) <= _MOST_GARBAGE else Where("")
+    return _cycle(garbage, [each for each in (array, *gc.get_referrers(array)) if id(each) in ids])
 
 
 def _heaviest(garbage: Sequence[object], least: int) -> Where:
     """Return the cycle that keeps most memory, with others of its kind; nothing if they do not keep *least* bytes."""
-    members, nbytes = heaviest(garbage) if len(garbage) <= _MOST_GARBAGE else Kept()
+    members, nbytes = heaviest(garbage)
     if nbytes < least:
         return Where("")
     # An exception that its own frame keeps has a cycle through its traceback, beside cycles of what the frames hold.
@@ -136,10 +139,6 @@ def _arrays(garbage: Sequence[object], on_device: bool) -> Sequence[_Array]:
     return [*found.values()]
 
 
-def _nbytes(of: _Array) -> int:
-    return of.nbytes
-
-
 def _is_gone(weak: ref[object]) -> bool:
     return weak() is None
 
@@ -155,8 +154,7 @@ def _cycle(garbage: Sequence[object], found: Sequence[object]) -> Where:
     """Return the nearest cycle in the *garbage* that keeps the objects *found*: ``Session.closer -> method``, and the
     line of a frame or function in it; empty if there is none.
     """
-    every = {id(each): each for each in garbage}
-    refers = {at: [id(one) for one in referents(each) if id(one) in every] for at, each in every.items()}
+    every, refers = references(garbage)
     referrers: dict[int, list[int]] = {at: [] for at in every}
     for at, to in refers.items():
         for one in to:
@@ -226,10 +224,8 @@ def _has_finalizer(thing: object) -> bool:
 
 def _name(thing: object, following: object) -> str:
     """Return the name of a thing in a cycle; *following* is the next one."""
-    if isinstance(thing, FrameType):
-        return f"frame of {thing.f_code.co_name} at {_place(thing)}"
     if named := held_as(thing, following)[0]:
-        return named
+        return f"frame of {named}" if isinstance(thing, FrameType) else named
     return f"{thing.__qualname__} at {_place(thing)}" if isinstance(thing, FunctionType) else type(thing).__name__
 
 
@@ -237,8 +233,7 @@ def _place(thing: object) -> str:
     """Return the line of a frame, or of a function's definition; empty for other things."""
     if isinstance(thing, FrameType):
         return f"{relative(thing.f_code.co_filename)}:{thing.f_lineno}"
-    code = thing.__code__ if isinstance(thing, FunctionType) else None
-    return f"{relative(code.co_filename)}:{code.co_firstlineno}" if code else ""
+    return place(thing.__code__) if isinstance(thing, FunctionType) else ""
 
 
 def _line(thing: object) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import sys
 import tracemalloc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from ...graphs import components
-from ...machine.garbage import referents
+from ...machine.garbage import references, referents
 
 
 class Kept(NamedTuple):
@@ -28,9 +28,8 @@ def heaviest(garbage: Sequence[object]) -> Kept:
 
     What no collector tracks counts if it was made since Python's memory is traced: the program may hold older things.
     """
-    every = {id(each): each for each in garbage}
-    refers = {at: [id(one) for one in referents(each) if id(one) in every] for at, each in every.items()}
-    cycles = [*_cycles(refers)]
+    every, refers = references(garbage)
+    cycles = _cycles(refers)
     sizes = _sizes([[every[at] for at in kept] for _, kept in cycles])
     kinds: dict[frozenset[object], list[int]] = {}
     for number, (members, _) in enumerate(cycles):
@@ -70,11 +69,11 @@ def _untracked(thing: object) -> Iterator[object]:
                 left.append(each)
 
 
-def _cycles(refers: Mapping[int, Sequence[int]]) -> Iterable[tuple[Sequence[int], Sequence[int]]]:
+def _cycles(refers: Mapping[int, Sequence[int]]) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Return the members of each cycle, and all things that it alone keeps."""
     every = [*reversed(components(refers))]  # those that lead to others come first
     number = {at: each for each, members in enumerate(every) for at in members}
-    cycles: dict[int, tuple[Sequence[int], list[int]]] = {}
+    cycles: dict[int, tuple[list[int], list[int]]] = {}
     keepers: dict[int, int | None] = {}
     """By component, the cycle that leads to it; None if several do."""
     for each, members in enumerate(every):
@@ -86,7 +85,7 @@ def _cycles(refers: Mapping[int, Sequence[int]]) -> Iterable[tuple[Sequence[int]
             cycles[keeper][1].extend(members)
         for one in following - {each}:
             keepers[one] = keeper if keepers.get(one, keeper) == keeper else None
-    return cycles.values()
+    return [*cycles.values()]
 
 
 def _kind(thing: object) -> object:

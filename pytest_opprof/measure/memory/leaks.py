@@ -23,8 +23,9 @@ from typing import Any, Final
 
 from ...machine.garbage import referents, uncollected
 from ...machine.left import InUse, in_use, open_files
-from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds, relative
+from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds, place
 from ...units import format_bytes, plural
+from ...verdict.quantities import OPEN_THINGS
 from . import cycles
 from .holders import CONTAINERS, autograd_graph, holder, is_bounded, line_that_fills, outermost, unheld
 from .traced import Where, line_of, made_at, traced
@@ -56,8 +57,6 @@ _MOST_FILLING: Final = 50
 _MOST_DEAD: Final = 1_000
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 3
-# The things that a call may leave behind beside objects, by field of `InUse`.
-_NO_TYPES: Final = {"threads": "thread", "files": "open file", "processes": "process"}
 _IN_A_CYCLE: Final = " in a cycle"
 # The decoder of a text file, which the file holds: on Python 3.11 no object that the collector tracks does.
 _OF_FILES: Final = ("codecs", "encodings")
@@ -91,7 +90,7 @@ class Left:
     @property
     def open(self) -> int:
         """The number of threads, open files and processes."""
-        return sum(n for kind, n in self.objects.items() if kind.removesuffix(_IN_A_CYCLE) in _NO_TYPES.values())
+        return sum(n for kind, n in self.objects.items() if kind.removesuffix(_IN_A_CYCLE) in OPEN_THINGS.values())
 
     def __str__(self) -> str:
         """Return a remark: ``each call leaves behind 1 list, 1 Tensor (4 MiB); held by ...``."""
@@ -108,7 +107,7 @@ class Left:
 
 def _counted(number: int, kind: str) -> str:
     noun = kind.removesuffix(_IN_A_CYCLE)
-    return plural(number, noun) + kind.removeprefix(noun) if noun in _NO_TYPES.values() else f"{number} {kind}"
+    return plural(number, noun) + kind.removeprefix(noun) if noun in OPEN_THINGS.values() else f"{number} {kind}"
 
 
 @contextmanager
@@ -123,29 +122,20 @@ def _frozen_again() -> Iterator[None]:
 
 
 @_frozen_again()
-def left_by(
-    call: Callable[[], object],
-    warmups: int = WARMUPS,
-    device_bytes: Callable[[], int] = lambda: 0,
-    *,
-    at_a_glance: bool = False,
-) -> Left:
+def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Callable[[], int] = lambda: 0) -> Left:
     """Run the body as a *call*, *warmups* times first, and return the leftovers of each of `CALLS` calls.
 
     *device_bytes* returns the device memory that the program holds. If anything grows, as many calls follow to find it.
-    *at_a_glance*: no further call follows two that leave nothing behind.
     """
-    if at_a_glance and leaves_nothing(call, device_bytes):
-        return Left({})
     for _ in range(warmups):
         call()
     least, finalized = _growth(call, device_bytes)
     filled = _fill_caches(call) if any(least.values()) else []
     if filled:
         least, finalized = _growth(call, device_bytes)
-    objects = {thing: least[name] for name, thing in _NO_TYPES.items() if least[name]}
+    objects = {thing: least[name] for name, thing in OPEN_THINGS.items() if least[name]}
     if least["files_in_cycles"]:
-        objects[_NO_TYPES["files"] + _IN_A_CYCLE] = least["files_in_cycles"]
+        objects[OPEN_THINGS["files"] + _IN_A_CYCLE] = least["files_in_cycles"]
     objects |= {f"{_name(kind)} with a finalizer{_IN_A_CYCLE}": number for kind, number in finalized.items()}
     where: list[Where] = [*cycles.kept_by(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:
@@ -239,10 +229,10 @@ def _cache(cache: Any) -> Where:
     """Return the name of an `lru_cache`, its size, and the line of its function."""
     function = inspect.unwrap(cache)
     code = getattr(function, "__code__", None)
-    place = f"{relative(code.co_filename)}:{code.co_firstlineno}" if code else ""
+    line = place(code) if code else ""
     name = getattr(function, "__qualname__", "a function")
-    at = f" at {place}" if place else ""
-    return Where(f"the cache of `{name}`{at} keeps the last {cache.cache_info().maxsize:,} calls", place)
+    at = f" at {line}" if line else ""
+    return Where(f"the cache of `{name}`{at} keeps the last {cache.cache_info().maxsize:,} calls", line)
 
 
 def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tuple[dict[str, int], Mapping[type, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -77,6 +78,7 @@ class EventLog:
         """The time of collectives in each interval, if it comes from another source than their own events."""
         self.counts: dict[str, dict[int, int]] = {}
         """By quantity (`verdict.quantities`) its amount in each interval, if known."""
+        self._compiled_again = Counter[int]()
         self.on_device: Events | None = None
         """The events that are kernels, copies and sets of devices; None if unknown."""
         self.paused_ns = 0
@@ -242,6 +244,15 @@ class EventLog:
     def remark(self, text: str, interval: int = ALWAYS, about: About = "ops") -> None:
         """Add a remark for the user, on one interval of several rounds, or on all."""
         self._remarks.append((interval, Remark(text, about)))
+
+    def compiled_again(self, why: str) -> None:
+        """Record that a function is compiled again in this interval, and which one and why, in words."""
+        self._compiled_again[self.interval] += 1
+        self.remark(why, about="compilations")
+
+    def count_compiled_again(self) -> None:
+        """Add their number in each interval until now to `counts`, also where there was none."""
+        self.counts["recompilations"] = {each: self._compiled_again[each] for each in range(self.interval + 1)}
 
     def freeze(self, aliases: Mapping[str, str] | None = None, marked_ns: Sequence[int] = ()) -> OpProfile:
         """Return the profile, its steps being the intervals; *aliases* add to the vocabulary.

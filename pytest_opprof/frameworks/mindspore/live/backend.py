@@ -132,17 +132,12 @@ class MindSporeBackend(Backend):
             wait()  # earlier calls belong to the interval before
             marks.append(time_ns())
 
-        def again(why: str) -> None:
-            compiled[log.interval] = compiled.get(log.interval, 0) + 1
-            log.remark(why, about="compilations")
-
-        compiled = dict[int, int]()
         log = EventLog(Environment((("mindspore", mindspore.__version__),)), mark, _is_known, options.chains)
-        with recorded() as calls, self._recompiled.told(again) as tells:
+        with recorded() as calls, self._recompiled.told(log.compiled_again) as tells:
             with dispatched(options.chains) as ops:
                 yield log
         if tells:
-            log.counts["recompilations"] = {each: compiled.get(each, 0) for each in range(log.interval + 1)}
+            log.count_compiled_again()
         log.marked_ns = marks
         self._add(calls, ops, marks, log, options.moments)
         if reason := self.blind():

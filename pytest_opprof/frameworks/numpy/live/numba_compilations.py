@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ....profile.events.event_log import EventLog
-from ....sites.code import first_part, relative
+from ....sites.code import first_part, place
 
 # The most characters of the types of a function's arguments.
 _LONG = 80
@@ -19,7 +18,7 @@ class NumbaCompilations:
     """Knows the functions that Numba compiled in this test, by their place."""
 
     def __init__(self) -> None:
-        self._types: dict[tuple[str, int], str] = {}
+        self._types: dict[str, str] = {}
         """The types for which each was compiled last."""
 
     def forget(self) -> None:
@@ -33,23 +32,19 @@ class NumbaCompilations:
         if event is None:
             yield
             return
-        again = Counter[int]()
 
         def compiled(_: object, ended: Any) -> None:
             function = ended.data["dispatcher"].py_func
             if first_part(str(function.__module__)) == "numba":
                 return  # a part of another function, as of `sum`
             code, types = function.__code__, ", ".join(map(str, ended.data["args"]))[:_LONG]
-            place = code.co_filename, code.co_firstlineno
-            before = self._types.get(place)
-            self._types[place] = types
+            at = place(code)
+            before, self._types[at] = self._types.get(at), types
             if before is None:
                 return
-            again[log.interval] += 1
             is_other = before == types
             why = "another function is defined there each time" if is_other else f"for {types} (before: {before})"
-            name = f"{code.co_name} ({relative(code.co_filename)}:{code.co_firstlineno})"
-            log.remark(f"Numba compiled {name} again, in the same test: {why}", about="compilations")
+            log.compiled_again(f"Numba compiled {code.co_name} ({at}) again, in the same test: {why}")
 
         methods = {"on_start": lambda *_: None, "on_end": compiled}
         listener = type("CompiledAgain", (event.Listener,), methods)()
@@ -58,4 +53,4 @@ class NumbaCompilations:
             yield
         finally:
             event.unregister("numba:compile", listener)
-        log.counts["recompilations"] = {each: again[each] for each in range(log.interval + 1)}
+        log.count_compiled_again()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
@@ -161,15 +160,13 @@ class JaxBackend(Backend):
     @contextmanager
     def _misses_counted(self, log: EventLog) -> Iterator[None]:
         """Record the functions that JAX traces again until the context ends, in each interval of *log*."""
-        again = Counter[int]()
 
         def missed(function: str, why: str) -> None:
-            again[log.interval] += 1
-            log.remark(f"JAX traced {function} again, in the same test: {why}", about="compilations")
+            log.compiled_again(f"JAX traced {function} again, in the same test: {why}")
 
         with self._misses.told(missed):
             yield
-        log.counts["recompilations"] = {each: again[each] for each in range(log.interval + 1)}
+        log.count_compiled_again()
 
     def begin_run(self) -> None:
         """Count JAX's traced ops from its import on, because test modules compile while they are imported."""
