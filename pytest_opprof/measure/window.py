@@ -72,6 +72,11 @@ class Window:
             explained_at={**self.profile.explained_at, **at},
         )
 
+    def left_nothing_open(self) -> None:
+        """Add that calls leave no thread, open file or process behind."""
+        counts = {**self.profile.counts, LEFT_OPEN: dict.fromkeys(range(self.profile.steps), 0)}
+        self._profile = replace(self.profile, counts=counts)
+
     def used_on_host(self, memory: HostMemory) -> None:
         """Add the memory of the host to the closed window."""
         # In whole KiB, so that an update writes no other number for a string.

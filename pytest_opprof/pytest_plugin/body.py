@@ -22,7 +22,7 @@ from ..measure.function_times import FunctionTime, function_times
 from ..measure.measurement import Measurement
 from ..measure.memory.cycles import memory_kept
 from ..measure.memory.host_memory import lines_at, lines_kept, memory_of
-from ..measure.memory.leaks import WARMUPS, Left, leaves_nothing, left_by
+from ..measure.memory.leaks import GLANCE_NS, WARMUPS, Left, glance, left_by
 from ..measure.memory.traced import Where
 from ..measure.sampled import Sampler, timed_lines
 from ..measure.window import LEFT, OPEN, Window, profiles_of
@@ -32,6 +32,7 @@ from ..profile.op_profile import About
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
 from ..sites.code import relative
+from ..verdict.quantities import LEFT_BEHIND, LEFT_OPEN
 from .test_run import Failed, TestRun
 
 _Found = TypeVar("_Found")
@@ -132,20 +133,32 @@ def look_for_leaks(call: Call, measurement: Measurement) -> None:
             body.left(left)
 
 
-def glance_for_leaks(call: Call, measurement: Measurement, *, is_counted: bool) -> None:
-    """Run the body two to four times more, and add to its window that it leaves nothing behind, if so.
+def glance_for_leaks(call: Call, measurement: Measurement, *, counted: Collection[str], only_open: bool) -> None:
+    """Run the body up to four times more, and add to its window that it leaves nothing behind, or nothing open, if so.
 
-    If not and it *is_counted*, look for leaks. In suites of JAX half of the tests register classes for good, and to
+    If not and that is *counted*, look for leaks. In suites of JAX half of the tests register classes for good, and to
     count these would take 20 calls each.
     """
     body = window_of(measurement)
     if body is None or request_of(call.item.config).first_look:
         return
-    run = partial(leaves_nothing, call.by_us, measurement.recorder.device_bytes)
-    leaves = _of_more_runs(call, measurement, run)
-    left = Left({}) if leaves else left_behind(call, measurement) if is_counted and leaves is not None else None
+    calls = 1 if only_open else calls_at_a_glance(body)
+    run = partial(glance, call.by_us, calls, measurement.recorder.device_bytes, only_open=only_open)
+    seen = _of_more_runs(call, measurement, run)
+    if seen is None:
+        return
+    left = Left({}) if seen.leaves_nothing and not only_open else None
+    if left is None and (LEFT_BEHIND in counted or (LEFT_OPEN in counted and not seen.leaves_nothing_open)):
+        left = left_behind(call, measurement)
     if left is not None:
         body.left(left)
+    elif seen.leaves_nothing_open:
+        body.left_nothing_open()
+
+
+def calls_at_a_glance(body: Window) -> int:
+    """Return the number of calls in a row that have to leave nothing behind: one of a long body."""
+    return 2 if min(body.profile.host_ns, default=0) <= GLANCE_NS else 1
 
 
 def left_behind(call: Call, measurement: Measurement, body: Window | None = None) -> Left | None:

@@ -13,7 +13,7 @@ from ..baselines.store import Store
 from ..errors import BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
 from ..measure.measurement import Measurement
-from ..measure.memory.leaks import LONGEST_GLANCE_NS
+from ..measure.memory.leaks import GLANCE_NS, LONGEST_GLANCE_NS
 from ..measure.plan import Settings, TestPlan
 from ..measure.recorder import is_in_use
 from ..measure.window import profiles_of
@@ -31,7 +31,7 @@ from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns
 from ..verdict.budgets import Budget
 from ..verdict.compare import unseen
-from ..verdict.quantities import FACTS, HOST_MEMORY, LEFT_BEHIND, PYTHON_CALLS
+from ..verdict.quantities import FACTS, HOST_MEMORY, LEFT_BEHIND, LEFT_OPEN, PYTHON_CALLS
 from ..verdict.tolerances import LEAST_ROUNDS
 from .ranks import of_this_rank
 from .reruns.causes import Causes
@@ -201,9 +201,11 @@ class Judging:
                 if HOST_MEMORY not in base.comparable_here(report.numbers).facts:
                     why = "the baseline is of another version of Python"
                 report = report.with_remark(f"peak memory of the host is not compared: {why}") if why else report
-            if plan.leaks is None and LEFT_BEHIND in base.facts and profile.counted(LEFT_BEHIND) is None:
-                is_long = min(profile.host_ns, default=0) > LONGEST_GLANCE_NS
-                why = f"the body takes more than {format_ns(LONGEST_GLANCE_NS)}" if is_long else "it cannot run again"
+            looked = [name for name in (LEFT_BEHIND, LEFT_OPEN) if name in base.facts]
+            if plan.leaks is None and any(profile.counted(name) is None for name in looked):
+                longest_ns = GLANCE_NS if self._settings.against else LONGEST_GLANCE_NS
+                is_long = min(profile.host_ns, default=0) > longest_ns
+                why = f"the body takes more than {format_ns(longest_ns)}" if is_long else "it cannot run again"
                 report = report.with_remark(f"leaks are not compared: {why}")
             lost = "" if plan.budget.allows_nothing else unseen(base.ops, counts_of(profile), profile.unseen)
             return self.times.compared(replace(report, unseen=lost), base, plan)

@@ -17,7 +17,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure import random_numbers
 from ..measure.measurement import Measurement
-from ..measure.memory.leaks import GLANCE_NS, LONGEST_GLANCE_NS
+from ..measure.memory.leaks import LONGEST_GLANCE_NS, OFTEN_NS
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
@@ -33,7 +33,7 @@ from ..results.judged_window import DEPENDS, JudgedWindow
 from ..results.plain import plain
 from ..results.window_result import BODY, coarse_of
 from ..units import plural
-from ..verdict.quantities import HOST_MEMORY, LEFT_BEHIND, PYTHON_CALLS
+from ..verdict.quantities import HOST_MEMORY, LEFT_BEHIND, LEFT_OPEN, PYTHON_CALLS
 from ..verdict.times.coarse import Coarse
 from ..verdict.times.repeats import FEW_TESTS, SHORT_NS
 from ..verdict.tolerances import LEAST_ROUNDS
@@ -290,25 +290,29 @@ class Measuring:
                 self._glance_for_leaks(test, measurement, call)
 
     def _glance_for_leaks(self, test: TestRun, measurement: Measurement, call: Call) -> None:
-        """Run a short body again, for leaks that nobody asked for: in an update, in a comparison of revisions, and
-        where the baseline tells what it left behind. An update tells it of a body that leaves nothing, in its first
-        process: a leak is in each.
+        """Run the body again, for leaks that nobody asked for: in an update, in a comparison of revisions, and where
+        the baseline tells what it left behind. An update tells it of a body that leaves nothing, in its first process:
+        a leak is in each. In a comparison a long body is searched only for what it leaves open: objects leak often, and
+        on both sides.
         """
         settings, of_body = self._settings, body.window_of(measurement)
         if of_body is None or of_body.unfinished or test.plan.leaks is False or body.why_not_again(test):
             return
-        is_known = LEFT_BEHIND in self._facts(test, of_body)
+        known = {LEFT_BEHIND, LEFT_OPEN} & {*self._facts(test, of_body)}
         if settings.update:
-            is_wanted = test.plan.closely and not self._judging.is_apart
+            is_wanted, counted = test.plan.closely and not self._judging.is_apart, known
+        elif settings.against:
+            is_wanted, counted = test.plan.closely, {LEFT_BEHIND if body.calls_at_a_glance(of_body) > 1 else LEFT_OPEN}
         else:
-            is_wanted = is_known or (test.plan.closely and bool(settings.against))
-        is_short = min(of_body.profile.host_ns, default=0) <= (LONGEST_GLANCE_NS if is_known else GLANCE_NS)
+            is_wanted, counted = bool(known), known
+        longest = LONGEST_GLANCE_NS if known else OFTEN_NS
         # One rank would wait for the others, which do not repeat the body as often.
-        if not (is_wanted and is_short and settings.rank.is_alone):
+        if not (is_wanted and min(of_body.profile.host_ns, default=0) <= longest and settings.rank.is_alone):
             return
         if self._ran_again is not None:
             self._ran_again += not test.plan.marked
-        body.glance_for_leaks(call, measurement, is_counted=is_known or not settings.update)
+        only_open = counted == {LEFT_OPEN} and not settings.update
+        body.glance_for_leaks(call, measurement, counted=counted, only_open=only_open)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.

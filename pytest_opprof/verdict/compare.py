@@ -20,6 +20,7 @@ from .quantities import (
     COMPILATIONS,
     FACTS,
     LEFT_BEHIND,
+    LEFT_OPEN,
     LOOP_ITERATIONS,
     OF_PYTHON,
     PEAKS,
@@ -356,7 +357,7 @@ def compare(
         if now[1][PYTHON_CALLS].most - base[1][PYTHON_CALLS].most >= _FAR_MORE * extra:
             rows.remove(python)
             rows.insert(first, python)
-    left = next((row for row in rows if row.op == LEFT_BEHIND and row.verdict.does_more), None)
+    left = next((row for row in rows if row.op in (LEFT_BEHIND, LEFT_OPEN) and row.verdict.does_more), None)
     if left is not None and python is not None:
         # A later run counts the calls, and walks what the earlier ones left behind (blinker's sets of receivers).
         rows.remove(left)

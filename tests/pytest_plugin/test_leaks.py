@@ -206,6 +206,43 @@ def test_a_test_with_the_plain_mark_fails_if_it_begins_to_leave_something_behind
 
 
 @pytest.mark.slow
+def test_a_test_that_keeps_objects_fails_if_it_begins_to_leave_a_thread(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(HELPERS)
+    write(pytester, "opprof", BODY, LEAKS)
+    suite("--opprof-update").assert_outcomes(passed=1)
+    suite("--opprof").stdout.fnmatch_lines(["opprof: 1 test measured, 1 ok*"])
+    write(pytester, "opprof", BODY, LEAKS, "    import conftest; conftest.start()\n")
+    result = suite("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  threads, open files and processes left behind by each call: 1 (baseline: 0)",
+            "    each call leaves behind 1 thread, *",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_two_revisions_of_a_long_body_are_compared_by_what_they_leave_open(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    every_body_is_long = "from pytest_opprof.pytest_plugin import body\nbody.GLANCE_NS = 0\n"
+    pytester.makeconftest(every_body_is_long + HELPERS)
+    write(pytester, "opprof", BODY, "    import step; step.step()\n")
+    pytester.makepyfile(step="def step(): pass\n")
+    for command in ("init -q", "add -A", "-c user.name=n -c user.email=n@example.org commit -qm one"):
+        pytester.run("git", *command.split())
+    pytester.makepyfile(step="KEPT = []\ndef step(): KEPT.append(object)\n")
+    suite("--opprof-against=HEAD").assert_outcomes(passed=1)
+    pytester.makepyfile(step="import conftest\ndef step(): conftest.start()\n")
+    result = suite("--opprof-against=HEAD")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  threads, open files and processes left behind by each call: 1 (HEAD: 0)"])
+
+
+@pytest.mark.slow
 def test_a_body_that_cannot_run_again_is_no_longer_compared_and_says_so(
     suite: Suite, pytester: pytest.Pytester
 ) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...machine.garbage import referents, uncollected
 from ...machine.left import InUse, in_use, open_files
@@ -32,11 +32,11 @@ from .traced import Where, line_of, made_at, traced
 
 WARMUPS: Final = 2
 CALLS: Final = 4
-# The longest body that runs so often where it keeps memory; and where nobody knows yet that it keeps anything: in an
-# update, and where the baseline knows that it kept nothing.
+# The longest body that runs so often where it keeps memory. One that nobody knows to keep anything runs once more at a
+# glance, or twice if it is short; up to twice as long where the baseline knows that it kept nothing.
 OFTEN_NS: Final = 1_000_000_000
 GLANCE_NS: Final = 100_000_000
-LONGEST_GLANCE_NS: Final = 2 * GLANCE_NS
+LONGEST_GLANCE_NS: Final = 2 * OFTEN_NS
 # For memory without a Python object: allocators round, and pools grow by pages.
 LEAST_BYTES: Final = 1 << 16
 # Where three of four calls add the same number, no allocator rounds: read_csv of pandas 2.2.0 left 16,960 behind.
@@ -44,10 +44,11 @@ LEAST_EQUAL_BYTES: Final = 1 << 12
 # For Python's memory without an object that the collector tracks: caches and interned strings add a few.
 LEAST_BLOCKS: Final = 100
 _FRAMES: Final = 16
-# The most calls at a glance: the first may fill a cache.
-_GLANCES: Final = 4
+# The most calls at a glance for each that has to be clean: the first may fill a cache.
+_GLANCES: Final = 2
 _SEEN: Final = 3 + len(InUse._fields)
 _BLOCKS: Final = 3 + InUse._fields.index("blocks")
+_OPEN: Final = (0, *(3 + InUse._fields.index(name) for name in OPEN_THINGS))
 # The growth in two calls that means nothing, as in a search: calls of PyTorch move its allocator by some KiB.
 _SLACK: Final = array("q", bytes(8 * _SEEN))
 _SLACK[3 + InUse._fields.index("allocated_bytes")] = 2 * LEAST_EQUAL_BYTES
@@ -167,11 +168,22 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
     )
 
 
-@_frozen_again()
-def leaves_nothing(call: Callable[[], object], device_bytes: Callable[[], int] = lambda: 0) -> bool:
-    """Return True after two calls that leave nothing behind, of up to `_GLANCES`.
+class Glance(NamedTuple):
+    """The kinds of leftovers that a body does not have."""
 
-    Two, since blocks of Python's memory come and go: one number that each call keeps was missed in a third of the runs.
+    leaves_nothing: bool
+    leaves_nothing_open: bool
+    """No thread, open file or process."""
+
+
+@_frozen_again()
+def glance(
+    call: Callable[[], object], calls: int = 2, device_bytes: Callable[[], int] = lambda: 0, *, only_open: bool = False
+) -> Glance:
+    """Look for *calls* in a row that leave nothing behind, or nothing open, of up to `_GLANCES` times as many.
+
+    Two are more certain than one, since blocks of Python's memory come and go: one number that each call keeps was
+    missed in a third of the runs.
     """
     # Nothing of opprof's may grow meanwhile, so these have their full size before.
     seen = [array("q", bytes(8 * _SEEN)) for _ in range(3)]
@@ -191,14 +203,20 @@ def leaves_nothing(call: Callable[[], object], device_bytes: Callable[[], int] =
         look(after)
         return not after[1] and all(now <= earlier + slack for now, earlier, slack in zip(after, before, _SLACK))
 
+    leaves_nothing = leaves_nothing_open = False
     with _older_objects_apart():
         for _ in range(3):
             left_nothing(seen[0], seen[0])  # the first call loads modules
-        for number in range(1, _GLANCES + 1):
+        for number in range(1, calls * _GLANCES + 1):
             call()
-            if left_nothing(seen[number % 3], seen[(number - 2) % 3]) and number > 1:
-                return True
-    return False
+            after, before = seen[number % 3], seen[(number - calls) % 3]
+            is_clean = left_nothing(after, before)
+            if number >= calls:
+                leaves_nothing = is_clean
+                leaves_nothing_open |= all(after[at] <= before[at] for at in _OPEN)
+            if leaves_nothing or (only_open and leaves_nothing_open):
+                break
+    return Glance(leaves_nothing, leaves_nothing_open)
 
 
 def _fill_caches(call: Callable[[], object]) -> list[Any]:

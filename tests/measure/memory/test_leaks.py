@@ -28,8 +28,9 @@ from pytest_opprof.measure.memory.leaks import (
     LEAST_BYTES,
     LEAST_EQUAL_BYTES,
     WARMUPS,
+    Glance,
     Left,
-    leaves_nothing,
+    glance,
     left_by,
 )
 from pytest_opprof.sites.code import relative
@@ -78,11 +79,17 @@ def test_at_a_glance_few_calls_are_made_if_they_leave_nothing_behind() -> None:
         return [np.ones(9) for _ in range(9)]
 
     call()
-    assert leaves_nothing(call)
+    assert glance(call).leaves_nothing
     assert calls in ([1], [2], [3], [4]), "with coverage Python's own memory moves"
 
 
-@pytest.mark.parametrize("look", [leaves_nothing, left_by])
+def test_at_a_glance_one_call_of_a_long_body_is_made_if_it_leaves_nothing_open() -> None:
+    kept: list[Handler] = []
+    assert glance(lambda: kept.append(Handler()), 1, only_open=True) == Glance(False, True)
+    assert len(kept) == 1
+
+
+@pytest.mark.parametrize("look", [glance, left_by])
 def test_objects_that_the_program_froze_stay_frozen(look: Callable[..., object]) -> None:
     gc.freeze()
     try:
@@ -94,7 +101,7 @@ def test_objects_that_the_program_froze_stay_frozen(look: Callable[..., object])
 
 def test_at_a_glance_an_object_that_replaces_an_older_one_is_no_leak() -> None:
     ENGINE.seen["last"] = Handler()
-    assert leaves_nothing(lambda: ENGINE.seen.update(last=Handler()))
+    assert glance(lambda: ENGINE.seen.update(last=Handler())).leaves_nothing
 
 
 class Closes:
@@ -128,7 +135,7 @@ def test_a_cycle_of_one_object_has_the_line_that_made_it() -> None:
 @pytest.mark.parametrize("kind", KEEPS)
 def test_at_a_glance_one_thing_that_each_call_keeps_is_found(kind: str) -> None:
     try:
-        assert not leaves_nothing(KEEPS[kind])
+        assert glance(KEEPS[kind]) == Glance(False, kind != "open file")
         left = left_by(KEEPS[kind])
     finally:
         for each in OPENED:
