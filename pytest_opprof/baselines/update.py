@@ -138,7 +138,7 @@ class Updates:
         if found is None or found.uncounted or (self._settings.update == "new" and not is_changed):
             return
         if is_changed or isinstance(self._store.functions(*where), str):
-            self._store.put_functions(*where, Functions.of(found.functions, found.loops or {}))
+            self._store.put_functions(*where, Functions.of(found.functions, found.loops or {}, found.own))
 
     def _entry_to_put(self, where: _Where, window: WindowResult, times: bool = True) -> WindowBaseline | None:
         """Return the new baseline of a window, None if the old one stays."""

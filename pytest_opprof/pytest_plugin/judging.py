@@ -195,8 +195,10 @@ class Judging:
                 report = report.with_remark(f"calls of Python functions are not compared: {why}")
         if base:
             report = _with_remark_of_versions(report, base, bool(plan.python))
-            wanted = plan.host_memory or (profile.is_empty and plan.host_memory is None)
-            if wanted and HOST_MEMORY in base.facts:
+            if plan.host_memory and profile.host_memory is not None and HOST_MEMORY not in base.facts:
+                why = "the baseline does not have it; an update records it"
+                report = report.with_remark(f"peak memory of the host is not compared: {why}")
+            if plan.host_memory is not False and HOST_MEMORY in base.facts:
                 why = "" if profile.host_memory is not None or plan.host_memory else "this run could not measure it"
                 if HOST_MEMORY not in base.comparable_here(report.numbers).facts:
                     why = "the baseline is of another version of Python"

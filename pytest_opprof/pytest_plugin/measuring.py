@@ -278,12 +278,11 @@ class Measuring:
         request = request_of(self._config)
         if is_body and not request.slow:
             fails_again = any(each.fails_again for each in measurement.python.values())
-            of_body = by_default.get(BODY)
-            is_empty = of_body is not None and of_body.profile.is_empty and not measurement.rounds
             # Tracing takes as long as counting, so of many unmarked tests only calls are counted.
-            is_empty &= test.plan.closely or HOST_MEMORY in self._facts(test, of_body)
+            is_wanted = test.plan.closely or HOST_MEMORY in self._facts(test, body.window_of(measurement))
             if request.memory:
-                body.measure_host_memory(call, measurement, by_default=is_empty and not fails_again)
+                is_usual = is_wanted and not fails_again and not measurement.rounds
+                body.measure_host_memory(call, measurement, by_default=is_usual)
             if test.plan.leaks:
                 body.look_for_leaks(call, measurement)
             elif not fails_again:

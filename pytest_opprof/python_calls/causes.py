@@ -56,10 +56,16 @@ class Before(NamedTuple):
     """The name of the base: ``baseline``, ``HEAD~1``."""
     lines: Sequence[CallingLine] = ()
     """The lines that call, of another revision; empty if they are unknown."""
+    has_own: bool = False
+    """Whether the project's functions are stored even if called less often."""
 
     def of(self, name: str) -> int:
         """Return the most possible calls of a function."""
         return self.calls.get(name, self.above)
+
+    def with_own(self, names: Iterable[str]) -> Before:
+        """Return the calls also of the project's functions that were never called: of these *names*, none."""
+        return self._replace(calls={**dict.fromkeys(names, 0), **self.calls}) if self.has_own else self
 
     def may_lack(self, name: str) -> bool:
         """Return True if a function may be uncalled there: its calls are too few to be stored."""
@@ -111,6 +117,11 @@ def _without(
 
 NOTHING = Before()
 _BUILTINS = frozenset(["builtins", *vars(builtins)])
+# What a line that calls one of these leads to is the event loop's work: it follows from the lines of coroutines.
+_EVENT_LOOPS = frozenset(
+    """asyncio.runners.run asyncio.runners.Runner.run asyncio.base_events.BaseEventLoop.run_until_complete
+    asyncio.base_events.BaseEventLoop.run_forever anyio._core._eventloop.run trio._core._run.run""".split()
+)
 SLEEP = "time.sleep"
 
 
@@ -155,6 +166,8 @@ def of_calls(
     calling = (before or NOTHING).extra(now.lines)
     # One more call of a function may be the cause of all that grew in it.
     lines = [each for each in calling if each.function in every and not _is_callback(each.function)]
+    loops = {_place(each) for each in now.lines if each.direct and each.function in _EVENT_LOOPS}
+    lines = [each for each in lines if each.direct or _place(each) not in loops] or lines
     if now.looked_up:  # of some calls alone: a line that makes few of these, and of all, proves nothing
         lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, every[each.function])]
         estimated = {_line(each): each.calls for each in now.lines}

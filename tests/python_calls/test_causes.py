@@ -75,6 +75,38 @@ def test_a_changed_line_calls_what_the_baseline_may_lack():
     assert [each.text for each in causes.of_calls(known, now, lambda line: line.line == 106)] == [loop]
 
 
+def test_a_function_of_the_project_that_the_baseline_lacks_was_never_called():
+    """The baseline keeps those of the project, however few their calls."""
+    now = PythonCalls(
+        functions={"tokenization.move": 1, "lib.helper": 18},
+        own=("tokenization.move", "tokenization.write"),
+        lines=(edge(10, "run", "tokenization.move", 1), edge(200, "move", "lib.helper", 18)),
+    )
+    before = Before({}, above=10, has_own=True).with_own(now.own)
+    assert of_calls(before, now) == [
+        "`run` at tokenization.py:10 calls `tokenization.move` once (baseline: 0); 1 more function (+8 calls) follows"
+        " from it"
+    ]
+    assert Before({}, above=10).with_own(now.own).said("tokenization.move") == "at most 10"
+
+
+def test_what_an_event_loop_does_follows_from_the_lines_of_coroutines():
+    run, debug, wait = "asyncio.runners.run", "asyncio.base_events.BaseEventLoop.get_debug", "tokenization.wait"
+    now = PythonCalls(
+        functions={run: 1, debug: 4_473, wait: 721},
+        own=("tokenization.main", "tokenization.combine", wait),
+        lines=(
+            edge(12, "main", run, 1),
+            edge(12, "main", debug, 4_473, direct=False),
+            edge(71, "combine", wait, 721),
+        ),
+    )
+    combine = "`combine` at tokenization.py:71 calls `tokenization.wait` 721 times (baseline: 1)"
+    assert of_calls(Before({run: 1, debug: 873, wait: 1}), now) == [combine]
+    alone = structs.replace(now, lines=now.lines[:2])
+    assert of_calls(Before({run: 1, debug: 873, wait: 721}), alone)[0].startswith("`main` at tokenization.py:12 calls")
+
+
 def test_a_function_that_a_cache_answered_for_has_its_calls():
     now = PythonCalls(functions={"lib.pattern": 180}, lines=(edge(8, "page", "lib.pattern", 180),))
     said = "`page` at tokenization.py:8 calls `lib.pattern` 180 times"

@@ -182,6 +182,9 @@ class KeptFunctions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     ] = {}
     above: Annotated[int, Meta(ge=0, le=10**15, description="Functions called no more often are left out.")] = 0
     loops_above: Annotated[int, Meta(ge=0, le=10**15, description="As above, of loops.")] = 0
+    has_own: Annotated[
+        bool, Meta(description="Whether the project's own functions are kept, however few their calls.")
+    ] = False
 
 
 class PythonFile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 # Up to this number all functions are kept. Half of the tests of pandas' groupby call 500 and more, three quarters of
-# which no more than ten times: of these a fourth is kept, 4 KiB a test.
+# which no more than ten times: of these a fourth is kept, 4 KiB a test, and the project's own if there are no more than
+# 100, since a new one is the likely cause.
 _ALL = 100
 
 
@@ -36,15 +37,17 @@ class Functions:
     loops: Before = NOTHING
 
     @classmethod
-    def of(cls, calls: Mapping[str, int], loops: Mapping[str, int]) -> Functions:
-        """Return the functions to keep of a window: all of few, or the most telling of many."""
-        return cls(_enough(calls), _enough(loops))
+    def of(cls, calls: Mapping[str, int], loops: Mapping[str, int], own: Collection[str] = ()) -> Functions:
+        """Return the functions to keep of a window: all of few, or the most telling of many; *own*: the project's."""
+        return cls(_enough(calls, own), _enough(loops, ()))
 
 
-def _enough(calls: Mapping[str, int]) -> Before:
+def _enough(calls: Mapping[str, int], own: Collection[str]) -> Before:
     if len(calls) <= _ALL:
         return Before(calls)
-    return Before({name: each for name, each in calls.items() if each > FLOOR}, FLOOR)
+    kept = {*own} if len(own) <= _ALL else set()
+    often = {name: each for name, each in calls.items() if each > FLOOR or name in kept}
+    return Before(often, FLOOR, has_own=bool(kept))
 
 
 # By test and window.
@@ -63,7 +66,8 @@ def read(path: Path) -> ModulePython | str:
         return str(error)
     return {
         (test, window): Functions(
-            Before(_flat(kept.functions), kept.above), Before(_flat(kept.loops), kept.loops_above)
+            Before(_flat(kept.functions), kept.above, has_own=kept.has_own),
+            Before(_flat(kept.loops), kept.loops_above),
         )
         for test, windows in file.tests.items()
         for window, kept in windows.items()
@@ -105,7 +109,9 @@ def save(
     for (test, window), functions in windows.items():
         if window in kept.get(test, ()):
             calls, loops = functions.calls, functions.loops
-            of_window = KeptFunctions(_nested(calls.calls), _nested(loops.calls), calls.above, loops.above)
+            of_window = KeptFunctions(
+                _nested(calls.calls), _nested(loops.calls), calls.above, loops.above, calls.has_own
+            )
             tests.setdefault(test, {})[window] = of_window
     after = {(test, window): windows[test, window] for test, by_window in tests.items() for window in by_window}
     if after == before or (not tests and not os.path.exists(at)):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ...ops.dtypes import item_bytes
 from ...ops.names import meaning
 from ...ops.signature import Shape, Signature
+from ...ops.vocabulary import ALLOCATIONS
 
 _TRANSFORMS = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn".split()
 # The ops whose FLOPs depend on more than shapes.
@@ -54,6 +55,7 @@ def work(
     read = given[1:] if raw in _PART_READ else given
     sizes = [prod(shape) * (item_bytes(dtype) or 0) for dtype, shape in (*read, *returned)]
     nbytes = sum(sizes) + (sum(sizes[len(read) :]) if raw in _PART_READ else 0)
+    nbytes = 0 if raw in ALLOCATIONS else nbytes  # `numpy.empty` writes nothing
     return signature, None if raw in _UNKNOWN_BYTES else nbytes, _flops(raw, op, given, returned, attributes)
 
 

@@ -367,7 +367,7 @@ class Causes:
                 each for each in causes.most_called(python) if not each.line or not slow or each.line.location in slow
             ]
         else:
-            found = causes.that_grew(kept.calls, python)
+            found = causes.that_grew(kept.calls.with_own(python.own), python)
         # Where its calls fail, too, their cause stands there.
         said += in_words(found) if not said or not window.wanted_functions else []
         said += [Where(plural(python.collections, "full garbage collection"))] if python.collections > 1 else []
@@ -379,7 +379,8 @@ class Causes:
         kept = self._store.functions(window.environment, *test.where, window.name)
         if isinstance(kept, str):
             return window.with_remark(f"the Python functions that grew are unknown: {kept}")
-        return replace(window, base_functions=kept.calls, base_loops=kept.loops)
+        own = window.numbers.python.own if window.numbers.python else ()
+        return replace(window, base_functions=kept.calls.with_own(own), base_loops=kept.loops)
 
 
 def _of_rise(found: Sequence[Where], of_test: str, rise: float) -> Sequence[Where]:

@@ -35,6 +35,16 @@ def test_of_many_functions_those_with_more_than_ten_calls_are_kept():
     assert kept.loops.above == 0
 
 
+def test_of_many_functions_the_projects_own_are_kept_if_they_are_few(tmp_path: Path):
+    calls = {f"m.f{number}": number + 1 for number in range(200)}
+    kept = Functions.of(calls, {}, own=("m.f0", "m.f50"))
+    assert kept.calls.calls["m.f0"] == 1
+    path = tmp_path / "test_m.py.json"
+    python_file.save(path, [(*TEST, kept)], {"test_a": ["body"]})
+    assert python_file.read(path) == {TEST: kept}
+    assert Functions.of(calls, {}, own=(*calls,)) == Functions.of(calls, {})
+
+
 def test_windows_without_calls_are_dropped_and_a_file_without_any_is_removed(tmp_path: Path):
     path = tmp_path / "test_m.py.json"
     python_file.save(path, [(*TEST, Functions.of({"m.f": 1}, {}))], {"test_a": ["body"]})

@@ -93,6 +93,11 @@ def test_dtypes_and_bytes_are_those_of_all_arrays() -> None:
     assert profile.stats("*[float64]").calls == (1,)
 
 
+def test_an_array_that_is_only_allocated_moves_no_bytes() -> None:
+    profile = measured(lambda x: (np.empty(1000), np.empty_like(x)), np.ones(3))
+    assert profile.stats("numpy.empty*").bytes == (0,)
+
+
 @pytest.mark.parametrize(
     "array",
     [
