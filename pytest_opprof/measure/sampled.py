@@ -49,11 +49,8 @@ class Sampler:
         self._over = threading.Event()
         self._of = threading.get_ident()
         self._thread = threading.Thread(target=self._look, name="opprof-sampler", daemon=True)
-        self._at = Counter[Frame | None]()
-        self._below = Counter[Frame]()
-        """The time of each line of the program, with the time of all that it called."""
-        self._depth = Counter[Frame]()
-        """That time, times the number of the program's lines that led to the line."""
+        self._samples = Counter[tuple[Frame, ...]]()
+        """The time by the program's lines that it was at, the innermost first, each once; empty outside of these."""
         self._recursive = set[Frame]()
         """Lines of functions that called themselves: the line that calls one from outside is the cause."""
         self._inside: dict[Frame, Counter[Frame]] = {}
@@ -94,63 +91,90 @@ class Sampler:
         """Add a sample: the program's lines, the innermost first, with the identity of their code, and a package's
         line that the first one called.
         """
-        line = chain[0] if chain else None
-        self._at[line] += ns
-        if line and inside:
-            self._inside.setdefault(line, Counter())[inside] += ns
+        if chain and inside:
+            self._inside.setdefault(chain[0], Counter())[inside] += ns
         often = {code for code, number in Counter(codes).items() if number > 1}
         self._recursive.update(each for each, code in zip(chain, codes) if code in often)
-        first: dict[Frame, int] = {}
-        for depth, each in enumerate(reversed(chain)):
-            first.setdefault(each, depth)  # in a recursion a line counts once
-        for each, depth in first.items():
-            self._below[each] += ns
-            self._depth[each] += ns * depth
+        self._samples[tuple(dict.fromkeys(chain))] += ns  # in a recursion a line counts once
+
+    @property
+    def _at(self) -> Counter[Frame | None]:
+        found = Counter[Frame | None]()
+        for chain, ns in self._samples.items():
+            found[chain[0] if chain else None] += ns
+        return found
+
+    @property
+    def _below(self) -> Counter[Frame]:
+        """The time of each line of the program, with the time of all that it called."""
+        found = Counter[Frame]()
+        for chain, ns in self._samples.items():
+            for each in chain:
+                found[each] += ns
+        return found
+
+    def _depth(self, line: Frame) -> float:
+        """Return the number of the program's lines that led to a line, on average."""
+        above = [(len(chain) - chain.index(line), ns) for chain, ns in self._samples.items() if line in chain]
+        return sum(depth * ns for depth, ns in above) / max(sum(ns for _, ns in above), 1)
 
     @property
     def functions(self) -> list[set[tuple[str, str]]]:
         """The file and name of each function whose lines `correct` may compare: with functions of changed files that
         much of the time is below, and if these come to too many lines without them.
         """
-        least = _NOTABLE * sum(self._at.values())
+        least = _NOTABLE * sum(self._samples.values())
         changed = {line[:2] for line, ns in self._below.items() if ns >= least and self._shown.changed(line.file)}
         first = {line[:2] for line, _ in self._at.most_common(_LINES) if line is not None}
         return [first | changed, first] if changed - first else [first]
 
+    def hidden(self, times: Mapping[Frame, int]) -> set[tuple[str, str]]:
+        """Return the file and name of the function that took most of the time by *times*, if few samples saw it."""
+        most = max(times, key=times.__getitem__, default=None)
+        if most is None or times[most] < _MOST * sum(times.values()):
+            return set()
+        seen = sum(ns for line, ns in self._below.items() if line[:2] == most[:2])
+        return {most[:2]} if seen < _NOTABLE * sum(self._samples.values()) else set()
+
     def correct(self, times: Mapping[Frame, int], runs: float | None = 1) -> None:
-        """Move samples of a line to the one of its function that took their time by *times*, of a run line by line.
+        """Move samples of a line to the one that took their time by *times*, of a run line by line.
 
         Code that holds the interpreter's lock is seen where the lock is released: `bytes +=` or `in list` at the next
-        call or turn of a loop, which may be a line below. A changed line gets as many samples as its time needs, of any
-        line whose time is less. Samples are of so many *runs*; None: of one that took another time, in which the same
-        lines ran.
+        call or turn of a loop, which may be a line below, or in the caller: then few samples are of the function.
+        A changed line gets as many samples as its time needs, of any line whose time is less. Samples are of so many
+        *runs*; None: of one that took another time, in which the same lines ran.
         """
         if runs is None:
             sampled = {line: ns for line, ns in self._at.most_common(_LINES) if line is not None}
             if not sampled or not times or not sampled.keys() <= times.keys():
                 return
-            runs = sum(self._at.values()) / max(sum(times.values()), 1)
+            runs = sum(self._samples.values()) / max(sum(times.values()), 1)
+        elsewhere = {line: ns for line, ns in times.items() if line[:2] in self.hidden(times)}
         for line, ns in self._at.most_common(_LINES):
             if line is None:
                 continue
-            beside = {each: times[each] for each in times if each[:2] == line[:2]}
+            beside = {each: times[each] for each in times if each[:2] == line[:2]} | elsewhere
             most = max(beside, key=beside.__getitem__, default=line)
             took = beside.get(most, 0)
             if beside.get(line, 0) < _MOST * took and took * runs >= _MOST * ns:
                 self._move(line, most, ns - round(beside.get(line, 0) * runs))
                 self._inside.pop(line, None)
         for line in filter(self._is_changed, times):
-            spare = {each: self._at[each] - ns * runs for each, ns in times.items() if each != line}
+            at = self._at
+            spare = {each: at[each] - ns * runs for each, ns in times.items() if each != line}
             for each in sorted(spare, key=spare.__getitem__, reverse=True):
                 self._move(each, line, min(round(times[line] * runs) - self._at[line], round(spare[each])))
 
     def _move(self, line: Frame, to: Frame, ns: int) -> None:
         """Move samples of a line itself to another, if *ns* are more than 0."""
-        if ns > 0:
-            depth = round(ns * self._depth[line] / max(self._below[line], 1))
-            for samples, more in ((self._at, ns), (self._below, ns), (self._depth, depth)):
-                samples[to] += more
-                samples[line] -= more
+        share = ns / max(self._at[line], 1)
+        for chain, of_chain in [*self._samples.items()] if ns > 0 else ():
+            if chain[:1] == (line,):
+                # A function that is not in the chain was called by the line.
+                around = next((at + 1 for at, each in enumerate(chain) if each[:2] == to[:2]), 0)
+                moved = (to, *(each for each in chain[around:] if each != to))
+                self._samples[moved] += round(share * of_chain)
+                self._samples[chain] -= round(share * of_chain)
 
     def _is_changed(self, line: Frame | None) -> bool:
         return line is not None and self._shown.is_changed(line.file, line.line)
@@ -161,20 +185,21 @@ class Sampler:
         The first is the innermost line that most of it is below: a line that changed, or any, unless one takes most of
         it itself.
         """
-        total = sum(self._at.values())
-        most_at = max((ns for line, ns in self._at.items() if line is not None), default=0)
-        most_below = {line for line, ns in self._below.items() if ns >= _MOST * total}
+        at, below = self._at, self._below
+        total = sum(at.values())
+        most_at = max((ns for line, ns in at.items() if line is not None), default=0)
+        most_below = {line for line, ns in below.items() if ns >= _MOST * total}
         around = {line for line in most_below if self._is_changed(line)}
         if not around and most_at < _MOST * total:
             around = most_below - self._recursive
-        cause = max(around, key=lambda line: self._depth[line] / self._below[line], default=None)
+        cause = max(around, key=self._depth, default=None)
         # A line of the test leads to everything, which says nothing beside a line that takes some of it.
         is_of_test = cause is not None and cause.file == self._shown.test and most_at >= _NOTABLE * total
-        if cause is not None and self._at[cause] < _MOST * self._below[cause] and not is_of_test:
+        if cause is not None and at[cause] < _MOST * below[cause] and not is_of_test:
             site = self._shown.site([cause])
-            share = format_share(self._below[cause] / total, 2)
+            share = format_share(below[cause] / total, 2)
             yield Where(f"{share} of the time is below {site} `{site.text}`", f"{site.file}:{site.line}")
-        for frame, ns in sorted(self._at.most_common(_LINES), key=lambda each: not self._is_changed(each[0])):
+        for frame, ns in sorted(at.most_common(_LINES), key=lambda each: not self._is_changed(each[0])):
             if frame is not None and ns >= _NOTABLE * total:
                 site = self._shown.site([frame])
                 inside = self._inside.get(frame, Counter()).most_common(1)

@@ -31,6 +31,7 @@ from ..processes.this_run import COUNTED
 from ..profile.op_profile import About
 from ..python_calls.counted import PythonCalls
 from ..results.window_result import BODY
+from ..sites.chains import Frame
 from ..sites.code import relative
 from ..verdict.quantities import LEFT_BEHIND, LEFT_OPEN
 from .test_run import Failed, TestRun
@@ -360,10 +361,15 @@ def slow_lines(call: Call, measurement: Measurement, *, of_first: bool) -> Seque
 
 def _correct(call: Call, measurement: Measurement, sampler: Sampler, runs: int | None) -> None:
     assert measurement.shown is not None
+    shown = measurement.shown
+
+    def timed(functions: set[tuple[str, str]]) -> Mapping[Frame, int] | None:
+        return _of_more_runs(call, measurement, partial(timed_lines, call.by_us, shown, functions))
+
     for functions in sampler.functions:
-        run = partial(timed_lines, call.by_us, measurement.shown, functions)
-        if times := _of_more_runs(call, measurement, run):
-            sampler.correct(times, runs)
+        if times := timed(functions):
+            hidden = sampler.hidden(times)
+            sampler.correct((timed(functions | hidden) if hidden else None) or times, runs)
             return
 
 

@@ -47,6 +47,7 @@ def test_a_line_that_holds_pythons_lock_gets_the_time_that_was_seen_at_the_next_
     file, name = str(HERE), "waits_for"
     seen, before, other = (Frame(file, each, line) for each, line in ((name, LINE), (name, LINE - 1), ("other", 1)))
     ns = sum(ns for line, ns in sampler._at.items() if line == seen)
+    sampler._add([other], [0], None, ns // 3)  # one that samples saw takes no others
     for times in ({}, {seen: ns, before: ns}, {before: ns // 5, other: ns}, {other: ns, seen: ns // 9}):
         sampler.correct(times)
         assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE}"
@@ -225,6 +226,29 @@ def test_a_changed_line_gets_the_samples_that_its_time_needs(
     changed: Mapping[str, Sequence[int]], times: Mapping[Frame, int], runs: float | None, said: Sequence[str]
 ) -> None:
     assert shares(changed, times, runs) == said
+
+
+def test_a_function_that_few_samples_saw_gets_the_samples_of_its_caller_if_it_took_the_time() -> None:
+    """`bytes +=` in a function without a loop is seen in the loop that calls it (smart_open's buffer)."""
+    sampler = Sampler(Shown(HERE.parent))
+    sampler._add([CALLER], [1], None, 96)
+    sampler._add([CALLED], [1], None, 4)
+    sampler._add([WRITER._replace(line=2), CALLER], [0, 1], None, 0)
+    whole = {Frame("write.py", "write", 1): 80, CALLER: 2}
+    assert sampler.hidden(whole) == {("write.py", "write")}
+    sampler.correct({WRITER: 78, Frame("write.py", "write", 1): 2, CALLER: 2})
+    assert [each.text.partition(" in ")[0] for each in sampler.lines()][:1] == ["98% of the time is at write.py:3"]
+    assert sampler._below[CALLER] == 96
+    assert sampler.hidden(whole) == set()
+
+
+def test_a_line_that_calls_itself_by_a_generator_counts_once() -> None:
+    sampler = Sampler(Changed({"call.py": [7]}))
+    inside = CALLER._replace(function="<genexpr>")
+    sampler._add([inside, CALLER], [0, 1], None, 90)
+    sampler._add([CALLED], [1], None, 10)
+    sampler.correct({CALLER: 90, inside: 0, CALLED: 10})
+    assert [each.text.partition(" in ")[0] for each in sampler.lines()] == ["90% of the time is at call.py:7"]
 
 
 def test_functions_of_changed_files_are_compared_where_much_of_the_time_is_below_them() -> None:

@@ -34,6 +34,26 @@ def test_a_peak_over_its_budget_fails_with_the_line_that_holds_it(pytester: pyte
     result.stdout.no_fnmatch_line("test_m.py::test_a: *")
 
 
+def test_a_peak_of_objects_beside_numpys_ops_fails_with_the_plain_mark(pytester: pytest.Pytester, suite: Suite) -> None:
+    ops = "    import numpy\n    numpy.ones(9).sum()\n"
+    write(pytester, "opprof", ops)
+    suite("--opprof-backend=numpy", "--opprof-update").assert_outcomes(passed=1)
+    write(pytester, "opprof", ops + LARGE)
+    result = suite("--opprof-backend=numpy", "--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  peak memory of the host: * MiB (baseline: *"])
+
+
+def test_a_number_that_the_baseline_lacks_is_said(pytester: pytest.Pytester, suite: Suite) -> None:
+    write(pytester, "opprof", "    len(SEEN)\n")
+    suite("--opprof-update", "--no-opprof-memory").assert_outcomes(passed=1)
+    result = suite("--opprof", "--opprof-memory")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["*peak memory of the host is not compared: the baseline does not have it; an update records it"]
+    )
+
+
 @pytest.mark.processes
 def test_the_changed_line_that_leads_to_a_peak_is_named(pytester: pytest.Pytester, suite: Suite) -> None:
     looked = f"    [each.join(10) for each in threading.enumerate() if each.name == {LOOKER!r}]\n"
