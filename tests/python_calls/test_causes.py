@@ -90,6 +90,24 @@ def test_a_function_of_the_project_that_the_baseline_lacks_was_never_called():
     assert Before({}, above=10).with_own(now.own).said("tokenization.move") == "at most 10"
 
 
+def test_a_line_that_consumes_a_generator_of_another_function_does_not_cause_what_that_does():
+    """importlib_metadata's `search` returns a generator, which the test's line goes through."""
+    inside = "tokenization.search.<locals>.<genexpr>"
+    functions = {"tokenization.search": 60, inside: 60, "tokenization.matches": 1_830, "str.startswith": 9_000}
+    lines = (
+        edge(11, "run", inside, 60, direct=False),
+        structs.replace(edge(492, "", "tokenization.matches", 1_830), line=line(492, "<genexpr>"), caller=inside),
+        edge(500, "matches", "str.startswith", 9_000),
+    )
+    now = PythonCalls(functions=functions, own=tuple(functions), lines=lines)
+    assert of_calls(Before({"tokenization.search": 60}), now) == [
+        "`search` at tokenization.py:492 calls `tokenization.matches` 1,830 times (baseline: 0); 1 more function"
+        " (+9,000 calls) follows from it"
+    ]
+    of_line = structs.replace(now, lines=(edge(490, "search", inside, 60), *lines[1:]))
+    assert of_calls(Before({"tokenization.search": 60}), of_line)[0].startswith("`search` at tokenization.py:490 calls")
+
+
 def test_what_an_event_loop_does_follows_from_the_lines_of_coroutines():
     run, debug, wait = "asyncio.runners.run", "asyncio.base_events.BaseEventLoop.get_debug", "tokenization.wait"
     now = PythonCalls(

@@ -66,7 +66,13 @@ class _Hook:
         """Counts the bytes of arrays; None if that is impossible."""
         with suppress(LookupError):
             self.counted = memory.Counted(self._machine)
-        for name in ("fft", "linalg", "strings"):  # which NumPy imports at their first use, possibly in a window
+        for name in (
+            "fft",
+            "linalg",
+            "strings",
+            "char",
+            "polynomial",
+        ):  # which NumPy imports at their first use, possibly in a window
             with suppress(ImportError):
                 import_module(f"numpy.{name}")
         self._modules: dict[str, object] = {}
