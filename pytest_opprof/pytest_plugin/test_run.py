@@ -106,8 +106,11 @@ class TestRun:
         """Whether a fixture of the program, or `setup_module` and the like, serves several tests, which may find what a
         second run of its body changed.
         """
-        lasting = self.lasting_fixtures
-        # pytest makes a fixture of `setup_module` itself.
+        # pytest makes a fixture of `setup_module`, and of the `setUpClass` of each TestCase, which may do nothing.
+        classes = getattr(self.item.cls, "__mro__", ()) if isinstance(self.item, pytest.Function) else ()
+        own = {name for each in classes if each.__module__ != "unittest.case" for name in vars(each)}
+        is_own = not own.isdisjoint(["setUpClass", "tearDownClass"])
+        lasting = [each for each in self.lasting_fixtures if is_own or not each.argname.startswith("_unittest_setUp")]
         of_setup = any(each.argname.startswith(("_xunit_", "_unittest_")) for each in lasting)
         return of_setup or any(not is_test_tool(first_part(each.func.__module__)) for each in lasting)
 

@@ -114,8 +114,8 @@ def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Iterat
         if old is not None and new is not None and (direction := MORE_WORK.direction(old, new, tolerance)):
             quantity = QUANTITIES[what.lower()]
             before, after = (quantity.unit.write(each.most, 3) for each in (old, new))
-            times = f"x{new.most / old.most:.3g}" if old.most else "from none"
-            number = Number(quantity.name, f"{op}: {quantity.text} {after}", before, f", {times}")
+            times = f"x{new.most / old.most:.3g}" if old.most else f"{before} -> {after}"
+            number = Number(quantity.name, f"{op}: {quantity.text} {after}", before, f", {times}" if old.most else "")
             yield Work(Verdict.MORE_WORK if direction > 0 else Verdict.LESS_WORK, f"{what} {times}", number)
 
 

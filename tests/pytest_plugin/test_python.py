@@ -162,6 +162,21 @@ def test_of_many_tests_those_that_share_state_by_fixtures_run_once(
 
 
 @pytest.mark.usefixtures("once")
+@pytest.mark.parametrize("set_up", ["", "    @classmethod\n    def setUpClass(cls): pass\n"])
+def test_of_many_tests_of_a_unittest_class_those_without_a_set_up_run_again(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, set_up: str
+) -> None:
+    monkeypatch.setattr(measuring, "FEW_TESTS", 0)
+    pytester.makepyfile(
+        test_m=f"import unittest\nRAN = []\nclass Test(unittest.TestCase):\n{set_up}"
+        "    def test_a(self): RAN.append(1)\n"
+        "def test_b(): assert len(RAN) == 1\n"
+    )
+    runs_again = not set_up
+    suite("--opprof-all", "--opprof-update").assert_outcomes(passed=2 - runs_again, failed=runs_again)
+
+
+@pytest.mark.usefixtures("once")
 def test_a_failing_test_after_bodies_that_ran_twice_says_how_to_run_them_once(
     pytester: pytest.Pytester, suite: Suite
 ) -> None:

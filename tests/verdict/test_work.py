@@ -65,7 +65,7 @@ def test_more_work_is_more_than_the_tolerance_and_a_kibibyte() -> None:
         assert work(of({}, flops=before), of({}, flops=after)).verdict is not Verdict.OK
     for before, after in ((200_000, 202_000), (202_020, 200_000)):
         assert work(of({}, flops=before), of({}, flops=after)).verdict is Verdict.OK
-    assert work(of({}, 0), of({}, 4_096)).text == "bytes from none"
+    assert work(of({}, 0), of({}, 4_096)).text == "bytes 0 B -> 4 KiB"
     assert work(of({}, None), of({}, 10**9)).verdict is Verdict.OK
     assert work(of({}, 10**9), of({}, None)).verdict is Verdict.OK
 
