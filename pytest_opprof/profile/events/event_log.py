@@ -245,6 +245,11 @@ class EventLog:
         """Add a remark for the user, on one interval of several rounds, or on all."""
         self._remarks.append((interval, Remark(text, about)))
 
+    def lacks_lines_of_threads(self) -> None:
+        """Say that lines are unknown of ops in threads other than the one that opened the window."""
+        why = "only the thread that opened the window is traced"
+        self.remark(f"source lines of ops in other threads are unknown: {why}", about="lines")
+
     def compiled_again(self, why: str) -> None:
         """Record that a function is compiled again in this interval, and which one and why, in words."""
         self._compiled_again[self.interval] += 1

@@ -201,8 +201,7 @@ class TreeReader:
         if sites is not None:
             sites.end(self._thread, range(*self.grad_numbers))
             if sites.lack_threads:
-                why = "only the thread that opened the window is traced"
-                log.remark(f"source lines of ops in other threads are unknown: {why}", about="lines")
+                log.lacks_lines_of_threads()
 
     def _allocated(self, size: int, interval: int, sites: Sites | None) -> None:
         if self.options.memory:

@@ -88,6 +88,8 @@ def fill(
     Raises BackendError for a program that is no longer known, and for one whose ops cannot be counted.
     """
     log.knows_flops = True
+    if log.chains is not None and recording.lacks_threads:
+        log.lacks_lines_of_threads()
     called = _marker(log, PROGRAM)
     for call in recording.calls:
         if not recording.is_in_fence(call):

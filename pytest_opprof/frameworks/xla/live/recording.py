@@ -172,6 +172,12 @@ class Recording:
         thread, _, node = self.lines[before] if before >= 0 else (-1, 0, UNKNOWN)
         return node if thread == call.thread else UNKNOWN
 
+    @property
+    def lacks_threads(self) -> bool:
+        """Whether programs were called in threads whose lines are not traced."""
+        traced = {thread for thread, _, _ in self.lines}
+        return bool(traced) and any(each.thread not in traced for each in self.calls if not self.is_in_fence(each))
+
     def callers(self) -> dict[str, int]:
         """Return the calling line of each run of a program, if known.
 

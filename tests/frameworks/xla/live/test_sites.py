@@ -10,6 +10,8 @@ from pytest_opprof.frameworks.live.contract import Options
 from pytest_opprof.profile.op_profile import OpProfile
 from pytest_opprof.sites.chains import Chains
 
+from ....conftest import remarks_of
+
 pytestmark = pytest.mark.jax
 
 
@@ -122,6 +124,9 @@ def test_what_another_thread_calls_has_no_caller() -> None:
     profile = measured(lambda: ThreadPoolExecutor(1).submit(lambda: (x @ x).block_until_ready()).result())
     assert callers(profile, "MatMul") == {(): 1}
     assert callers(profile, "jax::program") == {(): 1}
+    why = "source lines of ops in other threads are unknown: only the thread that opened the window is traced"
+    assert remarks_of(profile) == [why]
+    assert remarks_of(measured(lambda: (x @ x).block_until_ready())) == []
 
 
 def test_on_several_devices_ops_have_the_caller_where_it_is_known() -> None:
