@@ -249,7 +249,8 @@ class JudgedWindow:
             told.update(why)
             line = in_python[0].line if in_python else self.numbers.explained_at.get(of)
             # The text is followed by the cause, which names the line.
-            named = structs.replace(each, short=f"{each.short} at {line.location}", line=line) if line else each
+            short = f"{each.short} at {line.location}" if line and each.short else each.short
+            named = structs.replace(each, short=short, line=line) if line else each
             found += [named, *(Finding(each.rule, each.op, f"  {line}") for text in why for line in _lines(text))]
         return found
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...ops import names
 from ...ops.signature import UNKNOWN, Signature
 from ...sites.chains import Chains
+from ...sites.code import in_package, relative
 from .. import moments
 from ..columns import ABSENT, Columns, numbered
 from ..environment import Environment
@@ -102,6 +103,9 @@ class EventLog:
         self._memory: list[tuple[int, int | None]] = []
         self._uses: list[tuple[int, MemoryUse]] = []
         self._remarks: list[tuple[int, Remark]] = []
+        self._remarks_of_packages: list[tuple[int, Remark]] = []
+        self._compiled_at = ""
+        """The first line of the first function of the project that was compiled again."""
         self._ran: dict[int, moments.Told] = {}
 
     def __len__(self) -> int:
@@ -250,10 +254,19 @@ class EventLog:
         why = "only the thread that opened the window is traced"
         self.remark(f"source lines of ops in other threads are unknown: {why}", about="lines")
 
-    def compiled_again(self, why: str) -> None:
-        """Record that a function is compiled again in this interval, and which one and why, in words."""
+    def compiled_again(self, why: str, at: str = "") -> None:
+        """Record that a function is compiled again in this interval, and which one and why, in words.
+
+        *at* is its file and line (``/home/me/engine.py:9``). The reasons of functions of packages come last: they are
+        compiled again for the project's.
+        """
         self._compiled_again[self.interval] += 1
+        file, _, line = at.rpartition(":")
+        if not file or in_package(file):
+            self._remarks_of_packages.append((ALWAYS, Remark(why, "compilations")))
+            return
         self.remark(why, about="compilations")
+        self._compiled_at = self._compiled_at or f"{relative(file)}:{line}"
 
     def count_compiled_again(self) -> None:
         """Add their number in each interval until now to `counts`, also where there was none."""
@@ -304,7 +317,8 @@ class EventLog:
                 for fact, interval, at, size, call in self._fact_sites
                 if self.chains is not None
             ),
-            remarks=tuple(self._remarks),
+            remarks=(*self._remarks, *self._remarks_of_packages),
+            explained_at={"recompilations": self._compiled_at} if self._compiled_at else {},
             disturbed=tuple(self.disturbed),
             unmeasured=self.unmeasured,
             unseen=tuple(self.unseen),

@@ -44,7 +44,10 @@ class NumbaCompilations:
                 return
             is_other = before == types
             why = "another function is defined there each time" if is_other else f"for {types} (before: {before})"
-            log.compiled_again(f"Numba compiled {code.co_name} ({at}) again, in the same test: {why}")
+            log.compiled_again(
+                f"Numba compiled {code.co_name} ({at}) again, in the same test: {why}",
+                f"{code.co_filename}:{code.co_firstlineno}",
+            )
 
         methods = {"on_start": lambda *_: None, "on_end": compiled}
         listener = type("CompiledAgain", (event.Listener,), methods)()

@@ -161,8 +161,8 @@ class JaxBackend(Backend):
     def _misses_counted(self, log: EventLog) -> Iterator[None]:
         """Record the functions that JAX traces again until the context ends, in each interval of *log*."""
 
-        def missed(function: str, why: str) -> None:
-            log.compiled_again(f"JAX traced {function} again, in the same test: {why}")
+        def missed(function: str, at: str, why: str) -> None:
+            log.compiled_again(f"JAX traced {function} again, in the same test: {why}", at)
 
         with self._misses.told(missed):
             yield

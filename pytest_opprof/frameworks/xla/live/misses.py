@@ -22,12 +22,15 @@ _MISS = "TRACING CACHE MISS"
 _FUNCTION = re.compile(r"^\s+(?:for )?(\S.*?)(?: id=\d+)? defined at (\S+:\d+)", re.MULTILINE)
 _BEFORE = "For the closest previous key:"
 _MADE_ANEW = "another function is defined there each time"
+# Where JAX compares the arguments and finds nothing.
+_UNEXPLAINED = "cache miss explanation unavailable"
+_SAME_TYPES = "its arguments have the types and the structure of before, and JAX does not tell what differs"
 # Characters of a reason: the types of a model's parameters were 9,500.
 _LONGEST = 300
 # Addresses of objects would make one reason many.
 _NOISE = re.compile(r"https?://\S+| at 0x[0-9a-f]+")
-# Called with a function and its line, and the reason.
-Missed = Callable[[str, str], None]
+# Called with a function and its line in words, its file and line, and the reason.
+Missed = Callable[[str, str, str], None]
 
 
 class Misses(logging.Filter):
@@ -72,7 +75,7 @@ class Misses(logging.Filter):
         if (found := _FUNCTION.search(text)) and found[1] != NAME and not _is_inside_another():
             function = f"{found[1]} ({found[2]})"
             if function in self._seen and self._missed is not None:
-                self._missed(f"{found[1]} ({relative(found[2])})", reason(text))
+                self._missed(f"{found[1]} ({relative(found[2])})", found[2], reason(text))
             self._seen.add(function)
         return not self._is_ours
 
@@ -93,6 +96,8 @@ def reason(text: str) -> str:
     _, before, why = text.partition(_BEFORE)
     if not before:
         return _MADE_ANEW
+    if _UNEXPLAINED in why:
+        return _SAME_TYPES
     lines = filter(None, map(str.strip, _NOISE.sub("", why).splitlines()))
     text = " ".join(lines).removeprefix("* ").replace(": * ", ": ").replace(" * ", "; ")
     return textwrap.shorten(text, _LONGEST, placeholder=" ...")

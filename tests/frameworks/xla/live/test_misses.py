@@ -26,7 +26,7 @@ TEXT = """TRACING CACHE MISS at test_a.py:9 (test_a):
 def test_a_function_of_a_package_is_placed_in_that(file: str, shown: str) -> None:
     record = logging.LogRecord("jax", logging.WARNING, "", 0, TEXT.format(file), (), None)
     misses, said = Misses(), list[str]()
-    with misses.told(lambda function, why: said.append(f"{function}: {why}")):
+    with misses.told(lambda function, at, why: said.append(f"{function}: {why}")):
         misses.filter(record)
         assert said == []
         misses.filter(record)
@@ -36,7 +36,7 @@ def test_a_function_of_a_package_is_placed_in_that(file: str, shown: str) -> Non
 def test_the_program_of_opprof_itself_is_not_the_tests() -> None:
     text = TEXT.replace("<lambda> id=139", "opprof_fence").format("fence.py")
     misses, said = Misses(), list[str]()
-    with misses.told(lambda function, why: said.append(function)):
+    with misses.told(lambda function, at, why: said.append(function)):
         for _ in range(2):
             misses.filter(logging.LogRecord("jax", logging.WARNING, "", 0, text, (), None))
     assert said == []
@@ -50,6 +50,8 @@ def test_each_argument_that_differs_is_told_apart() -> None:
   * at d['a'], now f32[] and before i32[]
   * at d['b'], now f32[3] and before f32[2]
 """
+    unexplained = f"{text.partition('  different')[0]}  cache miss explanation unavailable"
+    assert reason(unexplained).startswith("its arguments have the types and the structure of before")
     assert reason(text) == (
         "different input types: at d['a'], now f32[] and before i32[]; at d['b'], now f32[3] and before f32[2]"
     )
