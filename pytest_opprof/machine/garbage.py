@@ -87,3 +87,27 @@ def references(things: Sequence[object]) -> tuple[dict[int, Any], dict[int, list
     """Return *things* by id, and for each the ids of those to which it refers."""
     every = {id(each): each for each in things}
     return every, {at: [id(one) for one in referents(each) if id(one) in every] for at, each in every.items()}
+
+
+@contextmanager
+def frozen_again() -> Iterator[None]:
+    """Keep the objects frozen that the program froze, as before a fork, although the context unfreezes them."""
+    was_frozen = gc.get_freeze_count() > 0
+    try:
+        yield
+    finally:
+        if was_frozen:
+            gc.freeze()
+
+
+@contextmanager
+def older_objects_apart() -> Iterator[None]:
+    """Keep the existing objects out of the collector's sight, since scanning them beside pandas takes 0.1 s each
+    time. Older garbage stays with them.
+    """
+    with uncollected():
+        gc.freeze()
+        try:
+            yield
+        finally:
+            gc.unfreeze()  # the holder of a thing is found among all objects

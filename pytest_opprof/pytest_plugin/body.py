@@ -21,8 +21,9 @@ from ..measure.counting import Counting
 from ..measure.function_times import FunctionTime, function_times
 from ..measure.measurement import Measurement
 from ..measure.memory.cycles import memory_kept
+from ..measure.memory.glance import SHORT_NS, glance
 from ..measure.memory.host_memory import lines_at, lines_kept, memory_of
-from ..measure.memory.leaks import GLANCE_NS, WARMUPS, Left, glance, left_by
+from ..measure.memory.leaks import WARMUPS, Left, left_by
 from ..measure.memory.traced import Where
 from ..measure.sampled import Sampler, timed_lines
 from ..measure.window import LEFT, OPEN, Window, profiles_of
@@ -159,7 +160,7 @@ def glance_for_leaks(call: Call, measurement: Measurement, *, counted: Collectio
 
 def calls_at_a_glance(body: Window) -> int:
     """Return the number of calls in a row that have to leave nothing behind: one of a long body."""
-    return 2 if min(body.profile.host_ns, default=0) <= GLANCE_NS else 1
+    return 2 if min(body.profile.host_ns, default=0) <= SHORT_NS else 1
 
 
 def left_behind(call: Call, measurement: Measurement, body: Window | None = None) -> Left | None:

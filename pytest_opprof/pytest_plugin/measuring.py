@@ -17,7 +17,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure import random_numbers
 from ..measure.measurement import Measurement
-from ..measure.memory.leaks import LONGEST_GLANCE_NS, OFTEN_NS
+from ..measure.memory.glance import LONGEST_KNOWN_NS, LONGEST_NS
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
@@ -304,7 +304,7 @@ class Measuring:
             is_wanted, counted = test.plan.closely, {LEFT_BEHIND if body.calls_at_a_glance(of_body) > 1 else LEFT_OPEN}
         else:
             is_wanted, counted = bool(known), known
-        longest = LONGEST_GLANCE_NS if known else OFTEN_NS
+        longest = LONGEST_KNOWN_NS if known else LONGEST_NS
         # One rank would wait for the others, which do not repeat the body as often.
         if not (is_wanted and min(of_body.profile.host_ns, default=0) <= longest and settings.rank.is_alone):
             return

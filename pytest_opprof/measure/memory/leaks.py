@@ -16,12 +16,11 @@ import weakref
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ...machine.garbage import referents, uncollected
+from ...machine.garbage import frozen_again, older_objects_apart, referents
 from ...machine.left import InUse, in_use, open_files
 from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds, place
 from ...units import format_bytes, plural
@@ -32,11 +31,8 @@ from .traced import Where, line_of, made_at, traced
 
 WARMUPS: Final = 2
 CALLS: Final = 4
-# The longest body that runs so often where it keeps memory. One that nobody knows to keep anything runs once more at a
-# glance, or twice if it is short; up to twice as long where the baseline knows that it kept nothing.
+# The longest body that runs so often where it keeps memory.
 OFTEN_NS: Final = 1_000_000_000
-GLANCE_NS: Final = 100_000_000
-LONGEST_GLANCE_NS: Final = 2 * OFTEN_NS
 # For memory without a Python object: allocators round, and pools grow by pages.
 LEAST_BYTES: Final = 1 << 16
 # Where three of four calls add the same number, no allocator rounds: read_csv of pandas 2.2.0 left 16,960 behind.
@@ -44,14 +40,6 @@ LEAST_EQUAL_BYTES: Final = 1 << 12
 # For Python's memory without an object that the collector tracks: caches and interned strings add a few.
 LEAST_BLOCKS: Final = 100
 _FRAMES: Final = 16
-# The most calls at a glance for each that has to be clean: the first may fill a cache.
-_GLANCES: Final = 2
-_SEEN: Final = 3 + len(InUse._fields)
-_BLOCKS: Final = 3 + InUse._fields.index("blocks")
-_OPEN: Final = (0, *(3 + InUse._fields.index(name) for name in OPEN_THINGS))
-# The growth in two calls that means nothing, as in a search: calls of PyTorch move its allocator by some KiB.
-_SLACK: Final = array("q", bytes(8 * _SEEN))
-_SLACK[3 + InUse._fields.index("allocated_bytes")] = 2 * LEAST_EQUAL_BYTES
 # The most calls for filling caches.
 _MOST_FILLING: Final = 50
 # More weak references than this pandas removes when their objects are dead; its first threshold is 500.
@@ -61,7 +49,7 @@ _LINES, _KINDS = 3, 3
 _IN_A_CYCLE: Final = " in a cycle"
 # The decoder of a text file, which the file holds: on Python 3.11 no object that the collector tracks does.
 _OF_FILES: Final = ("codecs", "encodings")
-_WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
+WEAK = (weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +99,7 @@ def _counted(number: int, kind: str) -> str:
     return plural(number, noun) + kind.removeprefix(noun) if noun in OPEN_THINGS.values() else f"{number} {kind}"
 
 
-@contextmanager
-def _frozen_again() -> Iterator[None]:
-    """Keep the objects frozen that the program froze, as before a fork, although the context unfreezes them."""
-    was_frozen = gc.get_freeze_count() > 0
-    try:
-        yield
-    finally:
-        if was_frozen:
-            gc.freeze()
-
-
-@_frozen_again()
+@frozen_again()
 def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Callable[[], int] = lambda: 0) -> Left:
     """Run the body as a *call*, *warmups* times first, and return the leftovers of each of `CALLS` calls.
 
@@ -141,8 +118,8 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
     where: list[Where] = [*cycles.kept_by(call, finalized)] if finalized else []
     if least["blocks"] or least["allocated_bytes"] or least["device_bytes"]:
         grown = _grown_types(call)
-        are_weak = any(issubclass(kind, _WEAK) for kind in grown)
-        grown = {kind: number for kind, number in grown.items() if not issubclass(kind, _WEAK)}
+        are_weak = any(issubclass(kind, WEAK) for kind in grown)
+        grown = {kind: number for kind, number in grown.items() if not issubclass(kind, WEAK)}
         left = dict(sorted(grown.items(), key=lambda each: _rank(each[0])))
         where += _held(call, left, forgives_caches=not least["allocated_bytes"]) if left else ()
         objects |= {_name(kind): number for kind, number in left.items()}
@@ -166,57 +143,6 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
     return Left(
         objects, nbytes, tuple(each.text for each in where), blocks, on_device, line, tuple(map(_cache, filled))
     )
-
-
-class Glance(NamedTuple):
-    """The kinds of leftovers that a body does not have."""
-
-    leaves_nothing: bool
-    leaves_nothing_open: bool
-    """No thread, open file or process."""
-
-
-@_frozen_again()
-def glance(
-    call: Callable[[], object], calls: int = 2, device_bytes: Callable[[], int] = lambda: 0, *, only_open: bool = False
-) -> Glance:
-    """Look for *calls* in a row that leave nothing behind, or nothing open, of up to `_GLANCES` times as many.
-
-    Two are more certain than one, since blocks of Python's memory come and go: one number that each call keeps was
-    missed in a third of the runs.
-    """
-    # Nothing of opprof's may grow meanwhile, so these have their full size before.
-    seen = [array("q", bytes(8 * _SEEN)) for _ in range(3)]
-
-    def look(into: array[int]) -> None:
-        into[0], into[1] = open_files(), len(cycles.finalized())  # which closes files
-        gc.collect()
-        weak = 0
-        for into[2], each in enumerate(gc.get_objects()):
-            weak += isinstance(each, _WEAK)
-        into[2] -= weak
-        for at, value in enumerate(in_use(device_bytes)):
-            into[3 + at] = value
-        into[_BLOCKS] -= weak  # a block each
-
-    def left_nothing(after: array[int], before: array[int]) -> bool:
-        look(after)
-        return not after[1] and all(now <= earlier + slack for now, earlier, slack in zip(after, before, _SLACK))
-
-    leaves_nothing = leaves_nothing_open = False
-    with _older_objects_apart():
-        for _ in range(3):
-            left_nothing(seen[0], seen[0])  # the first call loads modules
-        for number in range(1, calls * _GLANCES + 1):
-            call()
-            after, before = seen[number % 3], seen[(number - calls) % 3]
-            is_clean = left_nothing(after, before)
-            if number >= calls:
-                leaves_nothing = is_clean
-                leaves_nothing_open |= all(after[at] <= before[at] for at in _OPEN)
-            if leaves_nothing or (only_open and leaves_nothing_open):
-                break
-    return Glance(leaves_nothing, leaves_nothing_open)
 
 
 def _fill_caches(call: Callable[[], object]) -> list[Any]:
@@ -264,7 +190,7 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
     # Nothing of opprof's may grow meanwhile, so this has its full size before.
     seen = array("q", bytes(8 * len(InUse._fields) * (CALLS + 1)))
     fields = range(len(InUse._fields))
-    with _older_objects_apart():
+    with older_objects_apart():
         in_use(device_bytes)  # its first call loads modules
         for number in range(CALLS + 1):
             if number:
@@ -293,19 +219,6 @@ def _growth(call: Callable[[], object], device_bytes: Callable[[], int]) -> tupl
     return least, finalized
 
 
-@contextmanager
-def _older_objects_apart() -> Iterator[None]:
-    """Keep the existing objects out of the collector's sight, since scanning them beside pandas takes 0.1 s each
-    time. Older garbage stays with them.
-    """
-    with uncollected():
-        gc.freeze()
-        try:
-            yield
-        finally:
-            gc.unfreeze()  # the holder of a thing is found among all objects
-
-
 def _grown_types(call: Callable[[], object]) -> dict[type, int]:
     """Return the types with more objects after each call, with the least number.
 
@@ -318,7 +231,7 @@ def _grown_types(call: Callable[[], object]) -> dict[type, int]:
 
     first = types()
     new = [Counter[type]()]
-    with _older_objects_apart():
+    with older_objects_apart():
         for _ in range(CALLS):
             call()
             new.append(types())
@@ -374,7 +287,7 @@ def _after(
     """
     places: dict[int, Sequence[tracemalloc.Frame]] = {}
     every: Sequence[tracemalloc.Trace] = ()
-    with _older_objects_apart():
+    with older_objects_apart():
         with traced(_FRAMES) as is_ours:
             call()
             gc.collect()
@@ -441,7 +354,7 @@ def _grown_containers(call: Callable[[], object], untracked: bool) -> list[tuple
         call()
         grown = [(each, len(each), min(more, len(each) - size)) for each, size, more in grown if len(each) > size]
     found = []
-    weak = [(each, more) for each, _, more in grown if all(isinstance(one, _WEAK) for one in _newest(each, more))]
+    weak = [(each, more) for each, _, more in grown if all(isinstance(one, WEAK) for one in _newest(each, more))]
     cleared = {id(each) for each, _ in weak} - _never_cleared(weak, call)
     for each, _, more in grown:
         newest = _newest(each, more)

@@ -22,15 +22,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from pytest_opprof.measure.memory.glance import glance
 from pytest_opprof.measure.memory.leaks import (
     CALLS,
     LEAST_BLOCKS,
     LEAST_BYTES,
     LEAST_EQUAL_BYTES,
     WARMUPS,
-    Glance,
     Left,
-    glance,
     left_by,
 )
 from pytest_opprof.sites.code import relative
@@ -71,24 +70,6 @@ def test_a_call_that_keeps_nothing_leaves_nothing_behind(call: Callable[[], obje
     assert left_by(call) == Left({})
 
 
-def test_at_a_glance_few_calls_are_made_if_they_leave_nothing_behind() -> None:
-    calls = []
-
-    def call() -> list[object]:
-        calls[:] = [len(calls) + 1]
-        return [np.ones(9) for _ in range(9)]
-
-    call()
-    assert glance(call).leaves_nothing
-    assert calls in ([1], [2], [3], [4]), "with coverage Python's own memory moves"
-
-
-def test_at_a_glance_one_call_of_a_long_body_is_made_if_it_leaves_nothing_open() -> None:
-    kept: list[Handler] = []
-    assert glance(lambda: kept.append(Handler()), 1, only_open=True) == Glance(False, True)
-    assert len(kept) == 1
-
-
 @pytest.mark.parametrize("look", [glance, left_by])
 def test_objects_that_the_program_froze_stay_frozen(look: Callable[..., object]) -> None:
     gc.freeze()
@@ -97,11 +78,6 @@ def test_objects_that_the_program_froze_stay_frozen(look: Callable[..., object])
         assert gc.get_freeze_count()
     finally:
         gc.unfreeze()
-
-
-def test_at_a_glance_an_object_that_replaces_an_older_one_is_no_leak() -> None:
-    ENGINE.seen["last"] = Handler()
-    assert glance(lambda: ENGINE.seen.update(last=Handler())).leaves_nothing
 
 
 class Closes:
@@ -114,34 +90,11 @@ def closing_cycle() -> None:
     one.itself = one  # type: ignore[attr-defined]
 
 
-OPENED: list[object] = []
-KEEPS: dict[str, Callable[[], object]] = {
-    f"{__name__}.Handler": lambda: ENGINE.handlers.append(Handler()),
-    "str": lambda: ENGINE.handlers.append(f"name {len(ENGINE.handlers)}"),
-    "int": lambda: ENGINE.seen.update({len(ENGINE.seen) << 40: 1 << 40}),
-    f"{__name__}.Closes with a finalizer in a cycle": closing_cycle,
-    "open file": lambda: OPENED.append(os.open(os.devnull, os.O_RDONLY)),
-}
-
-
 @pytest.mark.slow
 def test_a_cycle_of_one_object_has_the_line_that_made_it() -> None:
     left = left_by(closing_cycle)
     assert left.where[0] == "kept by the cycle Closes.itself"
     assert left.line == f"{relative(__file__)}:{closing_cycle.__code__.co_firstlineno + 1}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KEEPS)
-def test_at_a_glance_one_thing_that_each_call_keeps_is_found(kind: str) -> None:
-    try:
-        assert glance(KEEPS[kind]) == Glance(False, kind != "open file")
-        left = left_by(KEEPS[kind])
-    finally:
-        for each in OPENED:
-            os.close(each)  # type: ignore[arg-type]
-        OPENED.clear()
-    assert left.objects[kind] == 1
 
 
 @pytest.mark.slow

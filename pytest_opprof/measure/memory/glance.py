@@ -1,0 +1,79 @@
+"""A glance at a body: whether a few calls leave anything behind. `leaks` looks for it where they do."""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ...machine.garbage import frozen_again, older_objects_apart
+from ...machine.left import InUse, in_use, open_files
+from ...verdict.quantities import OPEN_THINGS
+from . import cycles
+from .leaks import LEAST_EQUAL_BYTES, OFTEN_NS, WEAK
+
+# The longest body that runs at a glance where nobody knows that it keeps anything, twice if it is short; and where the
+# baseline knows that it kept nothing.
+LONGEST_NS: Final = OFTEN_NS
+SHORT_NS: Final = 100_000_000
+LONGEST_KNOWN_NS: Final = 2 * LONGEST_NS
+# The most calls at a glance for each that has to be clean: the first may fill a cache.
+_GLANCES: Final = 2
+_SEEN: Final = 3 + len(InUse._fields)
+_BLOCKS: Final = 3 + InUse._fields.index("blocks")
+_OPEN: Final = (0, *(3 + InUse._fields.index(name) for name in OPEN_THINGS))
+# The growth in two calls that means nothing, as in a search: calls of PyTorch move its allocator by some KiB.
+_SLACK: Final = array("q", bytes(8 * _SEEN))
+_SLACK[3 + InUse._fields.index("allocated_bytes")] = 2 * LEAST_EQUAL_BYTES
+
+
+class Glance(NamedTuple):
+    """The kinds of leftovers that a body does not have."""
+
+    leaves_nothing: bool
+    leaves_nothing_open: bool
+    """No thread, open file or process."""
+
+
+@frozen_again()
+def glance(
+    call: Callable[[], object], calls: int = 2, device_bytes: Callable[[], int] = lambda: 0, *, only_open: bool = False
+) -> Glance:
+    """Look for *calls* in a row that leave nothing behind, or nothing open, of up to `_GLANCES` times as many.
+
+    Two are more certain than one, since blocks of Python's memory come and go: one number that each call keeps was
+    missed in a third of the runs.
+    """
+    # Nothing of opprof's may grow meanwhile, so these have their full size before.
+    seen = [array("q", bytes(8 * _SEEN)) for _ in range(3)]
+
+    def look(into: array[int]) -> None:
+        into[0], into[1] = open_files(), len(cycles.finalized())  # which closes files
+        gc.collect()
+        weak = 0
+        for into[2], each in enumerate(gc.get_objects()):
+            weak += isinstance(each, WEAK)
+        into[2] -= weak
+        for at, value in enumerate(in_use(device_bytes)):
+            into[3 + at] = value
+        into[_BLOCKS] -= weak  # a block each
+
+    def left_nothing(after: array[int], before: array[int]) -> bool:
+        look(after)
+        return not after[1] and all(now <= earlier + slack for now, earlier, slack in zip(after, before, _SLACK))
+
+    leaves_nothing = leaves_nothing_open = False
+    with older_objects_apart():
+        for _ in range(3):
+            left_nothing(seen[0], seen[0])  # the first call loads modules
+        for number in range(1, calls * _GLANCES + 1):
+            call()
+            after, before = seen[number % 3], seen[(number - calls) % 3]
+            is_clean = left_nothing(after, before)
+            if number >= calls:
+                leaves_nothing = is_clean
+                leaves_nothing_open |= all(after[at] <= before[at] for at in _OPEN)
+            if leaves_nothing or (only_open and leaves_nothing_open):
+                break
+    return Glance(leaves_nothing, leaves_nothing_open)

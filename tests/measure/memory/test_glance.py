@@ -1,0 +1,59 @@
+"""Whether a few calls of a body leave anything behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pytest_opprof.measure.memory.glance import Glance, glance
+from pytest_opprof.measure.memory.leaks import left_by
+
+from .test_leaks import ENGINE, Handler, closing_cycle
+
+OPENED: list[object] = []
+KEEPS: dict[str, Callable[[], object]] = {
+    f"{Handler.__module__}.Handler": lambda: ENGINE.handlers.append(Handler()),
+    "str": lambda: ENGINE.handlers.append(f"name {len(ENGINE.handlers)}"),
+    "int": lambda: ENGINE.seen.update({len(ENGINE.seen) << 40: 1 << 40}),
+    f"{Handler.__module__}.Closes with a finalizer in a cycle": closing_cycle,
+    "open file": lambda: OPENED.append(os.open(os.devnull, os.O_RDONLY)),
+}
+
+
+def test_few_calls_are_made_if_they_leave_nothing_behind() -> None:
+    calls = []
+
+    def call() -> list[object]:
+        calls[:] = [len(calls) + 1]
+        return [np.ones(9) for _ in range(9)]
+
+    call()
+    assert glance(call).leaves_nothing
+    assert calls in ([1], [2], [3], [4]), "with coverage Python's own memory moves"
+
+
+def test_one_call_of_a_long_body_is_made_if_it_leaves_nothing_open() -> None:
+    kept: list[Handler] = []
+    assert glance(lambda: kept.append(Handler()), 1, only_open=True) == Glance(False, True)
+    assert len(kept) == 1
+
+
+def test_an_object_that_replaces_an_older_one_is_no_leak() -> None:
+    ENGINE.seen["last"] = Handler()
+    assert glance(lambda: ENGINE.seen.update(last=Handler())).leaves_nothing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KEEPS)
+def test_one_thing_that_each_call_keeps_is_found(kind: str) -> None:
+    try:
+        assert glance(KEEPS[kind]) == Glance(False, kind != "open file")
+        left = left_by(KEEPS[kind])
+    finally:
+        for each in OPENED:
+            os.close(each)  # type: ignore[arg-type]
+        OPENED.clear()
+    assert left.objects[kind] == 1
