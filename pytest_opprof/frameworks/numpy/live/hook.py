@@ -66,13 +66,8 @@ class _Hook:
         """Counts the bytes of arrays; None if that is impossible."""
         with suppress(LookupError):
             self.counted = memory.Counted(self._machine)
-        for name in (
-            "fft",
-            "linalg",
-            "strings",
-            "char",
-            "polynomial",
-        ):  # which NumPy imports at their first use, possibly in a window
+        # NumPy imports these at their first use, possibly in a window.
+        for name in ("fft", "linalg", "strings", "char", "polynomial"):
             with suppress(ImportError):
                 import_module(f"numpy.{name}")
         self._modules: dict[str, object] = {}
