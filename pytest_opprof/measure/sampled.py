@@ -149,7 +149,8 @@ class Sampler:
             if not sampled or not times or not sampled.keys() <= times.keys():
                 return
             runs = sum(self._samples.values()) / max(sum(times.values()), 1)
-        elsewhere = {line: ns for line, ns in times.items() if line[:2] in self.hidden(times)}
+        hidden = self.hidden(times)
+        elsewhere = {line: ns for line, ns in times.items() if line[:2] in hidden}
         for line, ns in self._at.most_common(_LINES):
             if line is None:
                 continue
@@ -167,8 +168,10 @@ class Sampler:
 
     def _move(self, line: Frame, to: Frame, ns: int) -> None:
         """Move samples of a line itself to another, if *ns* are more than 0."""
+        if ns <= 0:
+            return
         share = ns / max(self._at[line], 1)
-        for chain, of_chain in [*self._samples.items()] if ns > 0 else ():
+        for chain, of_chain in [*self._samples.items()]:
             if chain[:1] == (line,):
                 # A function that is not in the chain was called by the line.
                 around = next((at + 1 for at, each in enumerate(chain) if each[:2] == to[:2]), 0)

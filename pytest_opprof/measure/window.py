@@ -60,7 +60,13 @@ class Window:
     def left(self, left: Left) -> None:
         """Add the leftovers of each call to the closed window."""
         nbytes = left.nbytes + left.device_bytes
-        found = {LEFT_BEHIND: left.number, LEFT_OPEN: left.open, LEAKED_MEMORY: nbytes}
+        self._left({LEFT_BEHIND: left.number, LEFT_OPEN: left.open, LEAKED_MEMORY: nbytes}, left)
+
+    def left_open(self, left: Left) -> None:
+        """Add the threads, files and processes that each call leaves behind, if nothing else is known of it."""
+        self._left({LEFT_OPEN: left.open}, left)
+
+    def _left(self, found: Mapping[str, int], left: Left) -> None:
         counts = {name: dict.fromkeys(range(self.profile.steps), number) for name, number in found.items()}
         told = dict.fromkeys(counts, str(left)) if left.number else {}
         at = dict.fromkeys(counts, left.line) if left.number and left.line else {}
@@ -71,11 +77,6 @@ class Window:
             explained={**self.profile.explained, **told},
             explained_at={**self.profile.explained_at, **at},
         )
-
-    def left_nothing_open(self) -> None:
-        """Add that calls leave no thread, open file or process behind."""
-        counts = {**self.profile.counts, LEFT_OPEN: dict.fromkeys(range(self.profile.steps), 0)}
-        self._profile = replace(self.profile, counts=counts)
 
     def used_on_host(self, memory: HostMemory) -> None:
         """Add the memory of the host to the closed window."""

@@ -21,9 +21,9 @@ from ..measure.counting import Counting
 from ..measure.function_times import FunctionTime, function_times
 from ..measure.measurement import Measurement
 from ..measure.memory.cycles import memory_kept
-from ..measure.memory.glance import SHORT_NS, glance
+from ..measure.memory.glance import glance
 from ..measure.memory.host_memory import lines_at, lines_kept, memory_of
-from ..measure.memory.leaks import WARMUPS, Left, left_by
+from ..measure.memory.leaks import WARMUPS, Left, left_by, left_open_by
 from ..measure.memory.traced import Where
 from ..measure.sampled import Sampler, timed_lines
 from ..measure.window import LEFT, OPEN, Window, profiles_of
@@ -139,28 +139,23 @@ def glance_for_leaks(call: Call, measurement: Measurement, *, counted: Collectio
     """Run the body up to four times more, and add to its window that it leaves nothing behind, or nothing open, if so.
 
     If not and that is *counted*, look for leaks. In suites of JAX half of the tests register classes for good, and to
-    count these would take 20 calls each.
+    count these would take 20 calls each. *only_open*: the body is long, or only what it leaves open is known.
     """
     body = window_of(measurement)
     if body is None or request_of(call.item.config).first_look:
         return
-    calls = 1 if only_open else calls_at_a_glance(body)
-    run = partial(glance, call.by_us, calls, measurement.recorder.device_bytes, only_open=only_open)
+    run = partial(glance, call.by_us, measurement.recorder.device_bytes, only_open=only_open)
     seen = _of_more_runs(call, measurement, run)
     if seen is None:
         return
-    left = Left({}) if seen.leaves_nothing and not only_open else None
-    if left is None and (LEFT_BEHIND in counted or (LEFT_OPEN in counted and not seen.leaves_nothing_open)):
-        left = left_behind(call, measurement)
-    if left is not None:
+    if seen.leaves_nothing and not only_open:
+        body.left(Left({}))
+    elif LEFT_BEHIND in counted and (left := left_behind(call, measurement)):
         body.left(left)
     elif seen.leaves_nothing_open:
-        body.left_nothing_open()
-
-
-def calls_at_a_glance(body: Window) -> int:
-    """Return the number of calls in a row that have to leave nothing behind: one of a long body."""
-    return 2 if min(body.profile.host_ns, default=0) <= SHORT_NS else 1
+        body.left_open(Left({}))
+    elif LEFT_OPEN in counted and (left := _of_more_runs(call, measurement, partial(left_open_by, call.by_us))):
+        body.left_open(left)
 
 
 def left_behind(call: Call, measurement: Measurement, body: Window | None = None) -> Left | None:

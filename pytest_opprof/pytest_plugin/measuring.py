@@ -17,7 +17,7 @@ from ..machine.allocator import keep_memory
 from ..machine.identity import machine
 from ..measure import random_numbers
 from ..measure.measurement import Measurement
-from ..measure.memory.glance import LONGEST_KNOWN_NS, LONGEST_NS
+from ..measure.memory import glance
 from ..measure.plan import Settings
 from ..measure.recorder import is_in_use
 from ..measure.window import Window, profiles_of
@@ -291,26 +291,28 @@ class Measuring:
     def _glance_for_leaks(self, test: TestRun, measurement: Measurement, call: Call) -> None:
         """Run the body again, for leaks that nobody asked for: in an update, in a comparison of revisions, and where
         the baseline tells what it left behind. An update tells it of a body that leaves nothing, in its first process:
-        a leak is in each. In a comparison a long body is searched only for what it leaves open: objects leak often, and
-        on both sides.
+        a leak is in each. A long body is looked at for what it leaves open: to find the holder of an object takes 30
+        calls.
         """
         settings, of_body = self._settings, body.window_of(measurement)
         if of_body is None or of_body.unfinished or test.plan.leaks is False or body.why_not_again(test):
             return
         known = {LEFT_BEHIND, LEFT_OPEN} & {*self._facts(test, of_body)}
+        took_ns, most = min(of_body.profile.host_ns, default=0), 2 if known else 1
+        is_long = took_ns > most * glance.SHORT_NS
         if settings.update:
             is_wanted, counted = test.plan.closely and not self._judging.is_apart, known
         elif settings.against:
-            is_wanted, counted = test.plan.closely, {LEFT_BEHIND if body.calls_at_a_glance(of_body) > 1 else LEFT_OPEN}
+            is_wanted, counted = test.plan.closely, {LEFT_BEHIND}
         else:
             is_wanted, counted = bool(known), known
-        longest = LONGEST_KNOWN_NS if known else LONGEST_NS
         # One rank would wait for the others, which do not repeat the body as often.
-        if not (is_wanted and min(of_body.profile.host_ns, default=0) <= longest and settings.rank.is_alone):
+        if not (is_wanted and took_ns <= most * glance.LONGEST_NS and settings.rank.is_alone):
             return
         if self._ran_again is not None:
             self._ran_again += not test.plan.marked
-        only_open = counted == {LEFT_OPEN} and not settings.update
+        only_open = is_long or (counted == {LEFT_OPEN} and not settings.update)
+        counted = {LEFT_OPEN} if is_long and counted else counted
         body.glance_for_leaks(call, measurement, counted=counted, only_open=only_open)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:

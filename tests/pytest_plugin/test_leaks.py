@@ -219,7 +219,7 @@ def test_a_test_that_keeps_objects_fails_if_it_begins_to_leave_a_thread(
     result.stdout.fnmatch_lines(
         [
             "  threads, open files and processes left behind by each call: 1 (baseline: 0)",
-            "    each call leaves behind 1 thread, *",
+            "    each call leaves behind 1 thread",
         ]
     )
 
@@ -228,7 +228,7 @@ def test_a_test_that_keeps_objects_fails_if_it_begins_to_leave_a_thread(
 def test_two_revisions_of_a_long_body_are_compared_by_what_they_leave_open(
     suite: Suite, pytester: pytest.Pytester
 ) -> None:
-    every_body_is_long = "from pytest_opprof.pytest_plugin import body\nbody.SHORT_NS = 0\n"
+    every_body_is_long = "from pytest_opprof.measure.memory import glance\nglance.SHORT_NS = 0\n"
     pytester.makeconftest(every_body_is_long + HELPERS)
     write(pytester, "opprof", BODY, "    import step; step.step()\n")
     pytester.makepyfile(step="def step(): pass\n")

@@ -39,15 +39,16 @@ class Functions:
     @classmethod
     def of(cls, calls: Mapping[str, int], loops: Mapping[str, int], own: Collection[str] = ()) -> Functions:
         """Return the functions to keep of a window: all of few, or the most telling of many; *own*: the project's."""
-        return cls(_enough(calls, own), _enough(loops, ()))
+        return cls(_enough(calls, own), _enough(loops))
 
 
-def _enough(calls: Mapping[str, int], own: Collection[str]) -> Before:
+def _enough(calls: Mapping[str, int], own: Collection[str] | None = None) -> Before:
     if len(calls) <= _ALL:
         return Before(calls)
-    kept = {*own} if len(own) <= _ALL else set()
+    has_own = own is not None and len(own) <= _ALL
+    kept = {*(own or ())} if has_own else set()
     often = {name: each for name, each in calls.items() if each > FLOOR or name in kept}
-    return Before(often, FLOOR, has_own=bool(kept))
+    return Before(often, FLOOR, has_own=has_own)
 
 
 # By test and window.

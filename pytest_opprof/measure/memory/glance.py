@@ -11,15 +11,14 @@ from ...machine.garbage import frozen_again, older_objects_apart
 from ...machine.left import InUse, in_use, open_files
 from ...verdict.quantities import OPEN_THINGS
 from . import cycles
-from .leaks import LEAST_EQUAL_BYTES, OFTEN_NS, WEAK
+from .leaks import LEAST_EQUAL_BYTES, WEAK
 
-# The longest body that runs at a glance where nobody knows that it keeps anything, twice if it is short; and where the
-# baseline knows that it kept nothing.
-LONGEST_NS: Final = OFTEN_NS
+# The longest body that runs at a glance for all that it leaves behind: a search takes up to 30 calls, in each process
+# that confirms. A longer one is looked at only for threads, files and processes.
 SHORT_NS: Final = 100_000_000
-LONGEST_KNOWN_NS: Final = 2 * LONGEST_NS
-# The most calls at a glance for each that has to be clean: the first may fill a cache.
-_GLANCES: Final = 2
+LONGEST_NS: Final = 1_000_000_000
+# The most calls at a glance: the first may fill a cache.
+_GLANCES: Final = 4
 _SEEN: Final = 3 + len(InUse._fields)
 _BLOCKS: Final = 3 + InUse._fields.index("blocks")
 _OPEN: Final = (0, *(3 + InUse._fields.index(name) for name in OPEN_THINGS))
@@ -37,14 +36,13 @@ class Glance(NamedTuple):
 
 
 @frozen_again()
-def glance(
-    call: Callable[[], object], calls: int = 2, device_bytes: Callable[[], int] = lambda: 0, *, only_open: bool = False
-) -> Glance:
-    """Look for *calls* in a row that leave nothing behind, or nothing open, of up to `_GLANCES` times as many.
+def glance(call: Callable[[], object], device_bytes: Callable[[], int] = lambda: 0, *, only_open: bool) -> Glance:
+    """Look for two calls in a row that leave nothing behind, of up to `_GLANCES`; *only_open*: for one that leaves
+    nothing open, of two.
 
-    Two are more certain than one, since blocks of Python's memory come and go: one number that each call keeps was
-    missed in a third of the runs.
+    Two, since blocks of Python's memory come and go: one number that each call keeps was missed in a third of the runs.
     """
+    calls = 1 if only_open else 2
     # Nothing of opprof's may grow meanwhile, so these have their full size before.
     seen = [array("q", bytes(8 * _SEEN)) for _ in range(3)]
 
@@ -67,7 +65,7 @@ def glance(
     with older_objects_apart():
         for _ in range(3):
             left_nothing(seen[0], seen[0])  # the first call loads modules
-        for number in range(1, calls * _GLANCES + 1):
+        for number in range(1, (2 if only_open else _GLANCES) + 1):
             call()
             after, before = seen[number % 3], seen[(number - calls) % 3]
             is_clean = left_nothing(after, before)

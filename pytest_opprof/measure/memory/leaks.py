@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
+import threading
 import tracemalloc
 import weakref
 from array import array
@@ -143,6 +144,22 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
     return Left(
         objects, nbytes, tuple(each.text for each in where), blocks, on_device, line, tuple(map(_cache, filled))
     )
+
+
+def left_open_by(call: Callable[[], object]) -> Left:
+    """Run the body as a *call* twice, and return the threads, files and processes that each call leaves behind."""
+    seen = []
+    for number in range(3):
+        if number:
+            call()
+        gc.collect()
+        seen.append(in_use())
+    grown = {name: min(getattr(b, name) - getattr(a, name) for a, b in pairwise(seen)) for name in OPEN_THINGS}
+    objects = {thing: grown[name] for name, thing in OPEN_THINGS.items() if grown[name] > 0}
+    target = getattr(threading.enumerate()[-1], "_target", None) if OPEN_THINGS["threads"] in objects else None
+    code = getattr(target, "__code__", None) if target is not None and _is_own(target) else None
+    runs = (f"the newest thread runs `{code.co_name}` at {place(code)}",) if code else ()
+    return Left(objects, where=runs, line=place(code) if code else "")
 
 
 def _fill_caches(call: Callable[[], object]) -> list[Any]:

@@ -42,7 +42,9 @@ def test_of_many_functions_the_projects_own_are_kept_if_they_are_few(tmp_path: P
     path = tmp_path / "test_m.py.json"
     python_file.save(path, [(*TEST, kept)], {"test_a": ["body"]})
     assert python_file.read(path) == {TEST: kept}
-    assert Functions.of(calls, {}, own=(*calls,)) == Functions.of(calls, {})
+    many = Functions.of(calls, {}, own=(*calls,)).calls
+    assert "m.f0" not in many.calls
+    assert [many.has_own, Functions.of(calls, {}).calls.has_own] == [False, True]
 
 
 def test_windows_without_calls_are_dropped_and_a_file_without_any_is_removed(tmp_path: Path):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from pytest_opprof.measure.memory.glance import Glance, glance
-from pytest_opprof.measure.memory.leaks import left_by
+from pytest_opprof.measure.memory.leaks import Left, left_by, left_open_by
+from pytest_opprof.sites.code import place
 
 from .test_leaks import ENGINE, Handler, closing_cycle
 
@@ -31,26 +33,45 @@ def test_few_calls_are_made_if_they_leave_nothing_behind() -> None:
         return [np.ones(9) for _ in range(9)]
 
     call()
-    assert glance(call).leaves_nothing
+    assert glance(call, only_open=False).leaves_nothing
     assert calls in ([1], [2], [3], [4]), "with coverage Python's own memory moves"
 
 
 def test_one_call_of_a_long_body_is_made_if_it_leaves_nothing_open() -> None:
     kept: list[Handler] = []
-    assert glance(lambda: kept.append(Handler()), 1, only_open=True) == Glance(False, True)
+    assert glance(lambda: kept.append(Handler()), only_open=True) == Glance(False, True)
     assert len(kept) == 1
 
 
 def test_an_object_that_replaces_an_older_one_is_no_leak() -> None:
     ENGINE.seen["last"] = Handler()
-    assert glance(lambda: ENGINE.seen.update(last=Handler())).leaves_nothing
+    assert glance(lambda: ENGINE.seen.update(last=Handler()), only_open=False).leaves_nothing
+
+
+def test_threads_that_each_call_leaves_have_the_function_that_they_run() -> None:
+    over = threading.Event()
+
+    def serve() -> None:
+        over.wait()
+
+    def call() -> None:
+        ENGINE.handlers.append(Handler())
+        threading.Thread(target=serve, daemon=True).start()
+
+    at = place(serve.__code__)
+    try:
+        assert glance(call, only_open=True) == Glance(False, False)
+        assert left_open_by(call) == Left({"thread": 1}, where=(f"the newest thread runs `serve` at {at}",), line=at)
+    finally:
+        over.set()
+    assert left_open_by(lambda: ENGINE.handlers.append(Handler())) == Left({})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KEEPS)
 def test_one_thing_that_each_call_keeps_is_found(kind: str) -> None:
     try:
-        assert glance(KEEPS[kind]) == Glance(False, kind != "open file")
+        assert glance(KEEPS[kind], only_open=False) == Glance(False, kind != "open file")
         left = left_by(KEEPS[kind])
     finally:
         for each in OPENED:
