@@ -40,7 +40,7 @@ from ...sites.changed import Changes
 from ...units import plural
 from ...verdict.compare import UNSTEADY, Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
-from ...verdict.times.coarse import DOUBTED, PAIRED, Slower
+from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CALL_PAIRS
 from ...verdict.times.stored_rule import unjudged
@@ -200,8 +200,7 @@ class Found:
     def _slower_at_first(self, test: str, window: str, *, doubted: bool = False) -> Slower | None:
         """Return the time by which a window is slower in the first pair; None if it is not, or if a side lacks it."""
         sides = [[side[window]] for side in self._first_windows(test) if window in side]
-        also = [PAIRED, DOUBTED] if doubted else [PAIRED]
-        return slower_than(*sides, also=also) if len(sides) > 1 else None
+        return slower_than(*sides, doubted=doubted) if len(sides) > 1 else None
 
     def add_coarse(self, tests: Iterable[str], pair: Sequence[SideRun], busy: str) -> None:
         """Add the coarse times that a pair of *tests* took in one thread; *busy*: who else used the machine."""

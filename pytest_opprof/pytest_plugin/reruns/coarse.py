@@ -24,10 +24,7 @@ from ...units import format_ns
 from ...verdict.compare import Diff
 from ...verdict.quantities import COARSE, WALL_TIME
 from ...verdict.times.coarse import (
-    DOUBTED,
-    PAIRED,
     Coarse,
-    Limit,
     Slower,
     as_before,
     base_for,
@@ -52,8 +49,8 @@ class _Suspect:
     base: Coarse
     elsewhere: bool
     here: Slower
-    also: Sequence[Limit]
-    """Further limits: of one that makes fewer calls a shorter time counts."""
+    doubted: bool
+    """Whether it makes fewer calls, so that a shorter time counts."""
     seen: list[Coarse] = field(default_factory=list)
     """The least time of each fresh process."""
     first: list[Coarse] = field(default_factory=list)
@@ -72,7 +69,7 @@ class _Suspect:
         return self._over(self.base, seen, wall=True) if seen else None
 
     def _over(self, base: Coarse, seen: Sequence[Coarse], *, wall: bool, shared: bool = False) -> Slower | None:
-        return slower(base, together(seen), wall=wall, elsewhere=self.elsewhere, shared=shared, also=self.also)
+        return slower(base, together(seen), wall=wall, elsewhere=self.elsewhere, shared=shared, doubted=self.doubted)
 
     def slower(self, *, wall: bool = True, shared: bool = False) -> Slower | None:
         base = self.base if self.has_later else self.base.at_first
@@ -138,17 +135,17 @@ class Coarsely:
             if now is None:
                 # Under coverage or a debugger, fresh processes measure a test that seems much slower.
                 if over := slower_despite_tracer(base.at_first, window.numbers.host_ns):
-                    suspects[window.name] = _Suspect(base, elsewhere, over, ())
+                    suspects[window.name] = _Suspect(base, elsewhere, over, doubted=False)
                 found.append(replace(window, coarsely=True))
                 continue
             assert window.diff is not None  # it has a base
             diff = window.diff
-            also = [DOUBTED] if diff.only_calls_less else []
-            over = slower(base.at_first, now, wall=True, elsewhere=elsewhere, also=also)
+            doubted = diff.only_calls_less
+            over = slower(base.at_first, now, wall=True, elsewhere=elsewhere, doubted=doubted)
             if over and not (window.does_more and diff.explains(over)):
-                suspects[window.name] = _Suspect(base, elsewhere, over, also)
-            elif hidden := slower(base, now, wall=True, elsewhere=elsewhere, also=also):
-                hidden_ones[window.name] = _Suspect(base, elsewhere, hidden, also)
+                suspects[window.name] = _Suspect(base, elsewhere, over, doubted)
+            elif hidden := slower(base, now, wall=True, elsewhere=elsewhere, doubted=doubted):
+                hidden_ones[window.name] = _Suspect(base, elsewhere, hidden, doubted)
             # The first test may import for itself the modules that tests before it had imported for the baseline.
             if not elsewhere and (window.does_more or not was_first):
                 window = window.weighed(base)
@@ -160,7 +157,7 @@ class Coarsely:
                 before, after = base.at_first, now
                 if unrecorded and now.may_be_recording and (bare := unrecorded().get(window.name)):
                     before, after = base.unrecorded or base, bare
-                    over = slower(before, after, wall=True, elsewhere=elsewhere, also=also)
+                    over = slower(before, after, wall=True, elsewhere=elsewhere, doubted=doubted)
                 # A baseline of several threads was measured in one: ignite's x4 was x94 beside spinning ones.
                 slower_here = over is not None and not now.threaded
                 weighs = f"{over.line(diff.then)}, in this process" if over and slower_here else ""
@@ -383,13 +380,12 @@ class CoarsePairs:
         if self._is_missing(test, window):
             return None
         before, after = ([pair[side][window] for pair in self._pairs[test]] for side in (0, 1))
-        doubted = [DOUBTED] if test in self.doubted else []
-        return slower_than(before, after, wall=wall, also=doubted if self._busy else [PAIRED, *doubted])
+        return slower_than(before, after, wall=wall, doubted=test in self.doubted)
 
 
 def slower_than(
-    before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], *, wall: bool = True, also: Sequence[Limit] = ()
+    before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], *, wall: bool = True, doubted: bool = False
 ) -> Slower | None:
     """Return the time by which processes of *after* exceed their limit; None if none does or no time is known."""
     base, now = ([each for entry in side for each in entry.coarse.values()] for side in (before, after))
-    return slower(together(base), together(now), wall=wall, also=also) if base and now else None
+    return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None

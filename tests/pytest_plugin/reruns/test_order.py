@@ -173,7 +173,7 @@ def test_the_first_run_after_them_refutes_no_slower_later_run() -> None:
 
     def is_refuted(base: Coarse, *seen: Coarse) -> bool:
         slower = Slower("CPU time", base.cpu_ns[0], 100_000_000)
-        return _Suspect(base, elsewhere=False, here=slower, also=()).is_refuted_by(seen)
+        return _Suspect(base, elsewhere=False, here=slower, doubted=False).is_refuted_by(seen)
 
     assert is_refuted(took(10), took(11))
     assert not is_refuted(took(10), took(100))

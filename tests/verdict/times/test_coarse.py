@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 from pytest_opprof.verdict.quantities import CPU_TIME, WALL_TIME
 from pytest_opprof.verdict.times.coarse import (
     CPU,
-    DOUBTED,
-    PAIRED,
-    SHORT,
     STEEP,
     STEEPEST,
     WALL,
@@ -55,12 +52,11 @@ def took(cpu: float, wall: float | None = None, most: float | None = None, most_
         (took(1, 1), took(1, 201), "wall time: 201 ms (baseline: 1 ms), x201"),
         (took(0.1), took(9.8), "CPU time: 9.8 ms (baseline: 100 us), x98"),
         (took(3), took(9.1), "CPU time: 9.1 ms (baseline: 3 ms), x3.03"),
-        (took(3), took(7.9), None),
+        (took(3), took(9), None),
         (took(1.6), took(6.2), "CPU time: 6.2 ms (baseline: 1.6 ms), x3.88"),
         (took(0.2), took(2.1), "CPU time: 2.1 ms (baseline: 200 us), x10.5"),
         (took(0.5), took(2.5), None),  # 2 ms may be noise
-        (took(8), took(22), "CPU time: 22 ms (baseline: 8 ms), x2.75"),
-        (took(6), took(10.9), None),  # 5 ms of less than x3 may be noise, too
+        (took(8), took(22), None),  # so are 14 ms of less than x3
         (took(1000), took(1600), None),  # a core that another hardware thread shares
         (took(1, 1), took(1, 50), None),
         (took(40, 40), took(40, 110), None),
@@ -249,7 +245,7 @@ def test_what_a_process_of_the_baseline_took_is_never_slower(base: Coarse, now: 
     for each in (most, base):
         assert slower(base, each, wall=True, elsewhere=elsewhere) is None
     if over := slower(base, now, wall=True, elsewhere=elsewhere):
-        limits = [WALL] if over.name == WALL_TIME else [CPU] if elsewhere else [SHORT, STEEP, STEEPEST]
+        limits = [WALL] if over.name == WALL_TIME else [CPU] if elsewhere else [CPU, STEEP, STEEPEST]
         beyond = [max(over.base_ns * each.factor, over.base_ns + each.floor_ns) for each in limits]
         assert over.now_ns > min(beyond)
         # One more process that is fast enough lets it pass.
@@ -267,7 +263,7 @@ def test_an_update_records_what_became_slower_or_faster() -> None:
 
 def test_a_first_run_is_kept_beside_a_later_one_that_takes_clearly_less() -> None:
     assert took(10).beside(took(500)).at_first == took(500)
-    assert took(10).beside(took(16)) == took(10)
+    assert took(10).beside(took(20)) == took(10)
     assert took(10).at_first == took(10)
 
 
@@ -313,22 +309,11 @@ def test_a_time_that_may_be_noise_is_told_in_doubt() -> None:
     assert clearly_more(took(1), took(2)) is None
 
 
-def test_a_shorter_time_counts_where_two_revisions_take_turns() -> None:
-    """A hash took 11 ms, and then 25."""
-    assert slower(took(11), took(25), wall=True) is not None
-    assert slower(took(11), took(25), wall=True, elsewhere=True) is None
-    assert slower(took(14), took(20), wall=True) is None
-    over = slower(took(14), took(20), wall=True, also=[PAIRED])
-    assert over is not None
-    assert over.line() == "CPU time: 20 ms (baseline: 14 ms), x1.43"
-    assert slower(took(14), took(20), wall=True, also=[PAIRED], shared=True) is None
-
-
 def test_a_shorter_time_counts_where_fewer_calls_are_in_doubt() -> None:
     assert slower(took(1), took(2), wall=True) is None
-    over = slower(took(1), took(2), wall=True, also=[DOUBTED])
+    over = slower(took(1), took(2), wall=True, doubted=True)
     assert over is not None
     assert over.factor == 2
-    assert slower(took(2), took(3), wall=True, also=[DOUBTED]) is None
-    assert slower(took(1), took(2), wall=True, also=[DOUBTED], elsewhere=True) is None
-    assert slower(took(1), took(2), wall=True, also=[DOUBTED], shared=True) is None
+    assert slower(took(2), took(3), wall=True, doubted=True) is None
+    assert slower(took(1), took(2), wall=True, doubted=True, elsewhere=True) is None
+    assert slower(took(1), took(2), wall=True, doubted=True, shared=True) is None
