@@ -279,10 +279,11 @@ class Measuring:
         if is_body and not request.slow:
             fails_again = any(each.fails_again for each in measurement.python.values())
             # Tracing takes as long as counting, so of many unmarked tests only calls are counted.
-            is_wanted = test.plan.closely or HOST_MEMORY in self._facts(test, body.window_of(measurement))
+            asks = self._settings.update or self._settings.against or test.plan.marked
+            is_wanted = (test.plan.closely and asks) or HOST_MEMORY in self._facts(test, body.window_of(measurement))
+            is_possible = not (fails_again or measurement.rounds or _why_uncountable(test, self._settings))
             if request.memory:
-                is_usual = is_wanted and not fails_again and not measurement.rounds
-                body.measure_host_memory(call, measurement, by_default=is_usual)
+                body.measure_host_memory(call, measurement, by_default=bool(is_wanted) and is_possible)
             if test.plan.leaks:
                 body.look_for_leaks(call, measurement)
             elif not fails_again:
