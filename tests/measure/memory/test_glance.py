@@ -26,15 +26,16 @@ KEEPS: dict[str, Callable[[], object]] = {
 
 
 def test_few_calls_are_made_if_they_leave_nothing_behind() -> None:
-    calls = []
+    number = [0]
 
     def call() -> list[object]:
-        calls[:] = [len(calls) + 1]
+        number[0] += 1
         return [np.ones(9) for _ in range(9)]
 
-    call()
+    glance(call, only_open=False)  # coverage keeps the first lines
+    number[0] = 0
     assert glance(call, only_open=False).leaves_nothing
-    assert calls in ([1], [2], [3], [4]), "with coverage Python's own memory moves"
+    assert number[0] in (2, 3, 4), "with coverage Python's own memory moves"
 
 
 def test_one_call_of_a_long_body_is_made_if_it_leaves_nothing_open() -> None:
