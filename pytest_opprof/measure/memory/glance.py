@@ -57,21 +57,21 @@ def glance(call: Callable[[], object], device_bytes: Callable[[], int] = lambda:
             into[3 + at] = value
         into[_BLOCKS] -= weak  # a block each
 
-    def left_nothing(after: array[int], before: array[int]) -> bool:
+    def left(after: array[int], before: array[int]) -> tuple[bool, bool]:
+        """Return whether anything is left, and whether anything is left open."""
         look(after)
-        return not after[1] and all(now <= earlier + slack for now, earlier, slack in zip(after, before, _SLACK))
+        no_more = all(now <= earlier + slack for now, earlier, slack in zip(after, before, _SLACK))
+        return bool(after[1]) or not no_more, any(after[at] > before[at] for at in _OPEN)
 
-    leaves_nothing = leaves_nothing_open = False
+    leaves_something = leaves_open = True
     with older_objects_apart():
         for _ in range(3):
-            left_nothing(seen[0], seen[0])  # the first call loads modules
+            left(seen[0], seen[0])  # the first call loads modules, and what runs first takes a block
         for number in range(1, (2 if only_open else _GLANCES) + 1):
             call()
-            after, before = seen[number % 3], seen[(number - calls) % 3]
-            is_clean = left_nothing(after, before)
+            more, is_open = left(seen[number % 3], seen[(number - calls) % 3])
             if number >= calls:
-                leaves_nothing = is_clean
-                leaves_nothing_open |= all(after[at] <= before[at] for at in _OPEN)
-            if leaves_nothing or (only_open and leaves_nothing_open):
+                leaves_something, leaves_open = more, leaves_open and is_open
+            if not (leaves_open if only_open else leaves_something):
                 break
-    return Glance(leaves_nothing, leaves_nothing_open)
+    return Glance(not leaves_something, not leaves_open)
