@@ -139,8 +139,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action=argparse.BooleanOptionalAction,
         default=None,
         help="record allocations also if times are judged, which slows the tests (default: only below 10 rounds), and"
-        " Python's peak memory in one more run of each body (default: only of a marked test without ops;"
-        " --no-opprof-memory: neither)",
+        " Python's peak memory in one more run of each body (default: only of a marked test without"
+        " ops but NumPy's; --no-opprof-memory: neither)",
     )
     group.addoption(
         "--opprof-leaks",

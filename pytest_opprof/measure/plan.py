@@ -43,7 +43,7 @@ class Settings:
     """Whether tests over their budget or baseline pass, and the run only reports them."""
     memory: bool | None
     """Whether allocations are recorded; None: only if times are not judged, because recording takes time. Also whether
-    the peak of the host's memory is, in one more round; None: only for marked bodies without ops."""
+    the peak of the host's memory is, in one more round; None: only for marked bodies without ops but NumPy's."""
     leaks: bool | None
     """Whether to look for leaks of each call of a body; None: only if two more of a short body leave something."""
     sites: bool
@@ -101,6 +101,7 @@ class TestPlan(Comparison):
     leaks: bool | None = None
     """Whether its body runs six times more, to find leaks; None: only if two more leave something behind."""
     host_memory: bool | None = None
-    """Whether its body runs once more for the peak of the host's memory; None: only if it shows no op."""
+    """Whether its body runs once more for the peak of the host's memory; None: only if it is marked and shows no op but
+    NumPy's."""
     python: bool | None = None
     """Whether calls of Python functions are counted; None: only if the body shows no op."""

@@ -162,22 +162,24 @@ class Sampler:
                 self._inside.pop(line, None)
         for line in filter(self._is_changed, times):
             at = self._at
-            spare = {each: at[each] - ns * runs for each, ns in times.items() if each != line}
+            lacks = round(times[line] * runs) - at[line]
+            spare = {each: round(at[each] - ns * runs) for each, ns in times.items() if each != line}
             for each in sorted(spare, key=spare.__getitem__, reverse=True):
-                self._move(each, line, min(round(times[line] * runs) - self._at[line], round(spare[each])))
+                if (ns := min(lacks, spare[each])) <= 0:
+                    break
+                self._move(each, line, ns)
+                lacks -= ns
 
     def _move(self, line: Frame, to: Frame, ns: int) -> None:
-        """Move samples of a line itself to another, if *ns* are more than 0."""
-        if ns <= 0:
-            return
+        """Move *ns* of the samples of a line itself to another."""
         share = ns / max(self._at[line], 1)
         for chain, of_chain in [*self._samples.items()]:
             if chain[:1] == (line,):
                 # A function that is not in the chain was called by the line.
                 around = next((at + 1 for at, each in enumerate(chain) if each[:2] == to[:2]), 0)
-                moved = (to, *(each for each in chain[around:] if each != to))
-                self._samples[moved] += round(share * of_chain)
-                self._samples[chain] -= round(share * of_chain)
+                moved, part = (to, *(each for each in chain[around:] if each != to)), round(share * of_chain)
+                self._samples[moved] += part
+                self._samples[chain] -= part
 
     def _is_changed(self, line: Frame | None) -> bool:
         return line is not None and self._shown.is_changed(line.file, line.line)

@@ -364,7 +364,7 @@ def _correct(call: Call, measurement: Measurement, sampler: Sampler, runs: int |
 
     for functions in sampler.functions:
         if times := timed(functions):
-            hidden = sampler.hidden(times)
+            hidden = sampler.hidden(times) - functions
             sampler.correct((timed(functions | hidden) if hidden else None) or times, runs)
             return
 

@@ -13,7 +13,7 @@ from ..baselines.store import Store
 from ..errors import BaselineError, NothingMeasured
 from ..frameworks.live.registry import hints
 from ..measure.measurement import Measurement
-from ..measure.memory.glance import SHORT_NS
+from ..measure.memory.glance import KNOWN, SHORT_NS
 from ..measure.plan import Settings, TestPlan
 from ..measure.recorder import is_in_use
 from ..measure.window import profiles_of
@@ -205,7 +205,7 @@ class Judging:
                 report = report.with_remark(f"peak memory of the host is not compared: {why}") if why else report
             looked = [name for name in (LEFT_BEHIND, LEFT_OPEN) if name in base.facts]
             if plan.leaks is None and any(profile.counted(name) is None for name in looked):
-                longest_ns = SHORT_NS if self._settings.against else 2 * SHORT_NS
+                longest_ns = SHORT_NS if self._settings.against else KNOWN * SHORT_NS
                 is_long = min(profile.host_ns, default=0) > longest_ns
                 why = f"the body takes more than {format_ns(longest_ns)}" if is_long else "it cannot run again"
                 report = report.with_remark(f"leaks are not compared: {why}")

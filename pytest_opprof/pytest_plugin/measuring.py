@@ -279,11 +279,11 @@ class Measuring:
         if is_body and not request.slow:
             fails_again = any(each.fails_again for each in measurement.python.values())
             # Tracing takes as long as counting, so of many unmarked tests only calls are counted.
-            asks = self._settings.update or self._settings.against or test.plan.marked
+            asks = bool(self._settings.update or self._settings.against or test.plan.marked)
             is_wanted = (test.plan.closely and asks) or HOST_MEMORY in self._facts(test, body.window_of(measurement))
             is_possible = not (fails_again or measurement.rounds or _why_uncountable(test, self._settings))
             if request.memory:
-                body.measure_host_memory(call, measurement, by_default=bool(is_wanted) and is_possible)
+                body.measure_host_memory(call, measurement, by_default=is_wanted and is_possible)
             if test.plan.leaks:
                 body.look_for_leaks(call, measurement)
             elif not fails_again:
@@ -299,7 +299,7 @@ class Measuring:
         if of_body is None or of_body.unfinished or test.plan.leaks is False or body.why_not_again(test):
             return
         known = {LEFT_BEHIND, LEFT_OPEN} & {*self._facts(test, of_body)}
-        took_ns, most = min(of_body.profile.host_ns, default=0), 2 if known else 1
+        took_ns, most = min(of_body.profile.host_ns, default=0), glance.KNOWN if known else 1
         is_long = took_ns > most * glance.SHORT_NS
         if settings.update:
             is_wanted, counted = test.plan.closely and not self._judging.is_apart, known

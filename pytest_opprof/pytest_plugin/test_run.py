@@ -108,8 +108,8 @@ class TestRun:
         """
         # pytest makes a fixture of `setup_module`, and of the `setUpClass` of each TestCase, which may do nothing.
         classes = getattr(self.item.cls, "__mro__", ()) if isinstance(self.item, pytest.Function) else ()
-        own = {name for each in classes if each.__module__ != "unittest.case" for name in vars(each)}
-        is_own = not own.isdisjoint(["setUpClass", "tearDownClass"])
+        own = [each for each in classes if each.__module__ != "unittest.case"]
+        is_own = any(vars(each).keys() & {"setUpClass", "tearDownClass"} for each in own)
         lasting = [each for each in self.lasting_fixtures if is_own or not each.argname.startswith("_unittest_setUp")]
         of_setup = any(each.argname.startswith(("_xunit_", "_unittest_")) for each in lasting)
         return of_setup or any(not is_test_tool(first_part(each.func.__module__)) for each in lasting)

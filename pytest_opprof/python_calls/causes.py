@@ -166,11 +166,13 @@ def of_calls(
     calling = (before or NOTHING).extra(now.lines)
     # One more call of a function may be the cause of all that grew in it.
     lines = [each for each in calling if each.function in every and not _is_callback(each.function)]
-    loops = {_place(each) for each in now.lines if each.direct and each.function in _EVENT_LOOPS}
-    lines = [each for each in lines if each.direct or _place(each) not in loops] or lines
+    event_loops = {_place(each) for each in now.lines if each.direct and each.function in _EVENT_LOOPS}
+    lines = [each for each in lines if each.direct or _place(each) not in event_loops] or lines
     # A line that only consumes a generator expression of another function does not cause what that does.
     elsewhere = {
-        each.function for each in lines if _is_inside(each.function) and not _is_in(each.function, each.caller)
+        each.function
+        for each in lines
+        if _is_inside(each.function) and not each.function.startswith(f"{each.caller}.<locals>.")
     }
     if inside := [each for each in lines if each.function not in elsewhere]:
         lines, every = inside, {name: grew for name, grew in every.items() if name not in elsewhere}
@@ -456,11 +458,6 @@ def _is_builtin(name: str) -> bool:
 def _is_inside(name: str) -> bool:
     """Return True if a function is a comprehension, or a generator expression: part of the line itself."""
     return name.endswith(("<genexpr>", "comp>"))
-
-
-def _is_in(function: str, other: str) -> bool:
-    """Return True if a function is defined in the *other*."""
-    return function.startswith(f"{other}.<locals>.")
 
 
 def _is_callback(name: str) -> bool:

@@ -510,13 +510,12 @@ class JudgedWindow:
                 together.append([each])
         ops = [each for each in together if each[0].op and each[0].op not in FACTS]
         rows = self._rows
-        more = [sum(rows[each.op].more_calls for each in of_line if each.op in rows) for of_line in ops]
-        few = _FEW_CALLS * max(more, default=0)
-        weak = {id(of_line) for of_line, calls in zip(ops, more) if 0 < calls < few}
+        more = {id(of_line): sum(rows[each.op].more_calls for each in of_line if each.op in rows) for of_line in ops}
+        few = _FEW_CALLS * max(more.values(), default=0)
 
         def is_last(of_line: Sequence[Finding]) -> bool:
             line = of_line[0].line
-            return line is None or not self.is_changed(line) or id(of_line) in weak
+            return line is None or not self.is_changed(line) or 0 < more[id(of_line)] < few
 
         ordered = iter(sorted(ops, key=is_last))
         return [finding for each in together for finding in (next(ordered) if each in ops else each)]

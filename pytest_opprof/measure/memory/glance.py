@@ -17,6 +17,8 @@ from .leaks import LEAST_EQUAL_BYTES, WEAK
 # that confirms. A longer one is looked at only for threads, files and processes.
 SHORT_NS: Final = 100_000_000
 LONGEST_NS: Final = 1_000_000_000
+# A body of which the baseline tells what it leaves may take so many times as long, since its time varies.
+KNOWN: Final = 2
 # The most calls at a glance: the first may fill a cache.
 _GLANCES: Final = 4
 _SEEN: Final = 3 + len(InUse._fields)

@@ -306,6 +306,7 @@ def test_a_time_that_may_be_noise_is_told_in_doubt() -> None:
     assert clearly_more(took(20), took(25)) is None
     assert clearly_more(took(20), took(19), in_doubt=True) is not None
     assert clearly_more(took(20), took(18), in_doubt=True) is None
+    assert clearly_more(took(1), took(2), in_doubt=True) is not None
     assert clearly_more(took(1), took(2)) is None
 
 
