@@ -51,6 +51,8 @@ class Wanted:
     """The tests that are measured as closely as those with a mark."""
     later: Sequence[str] = ()
     """The tests of which a later run is measured instead of the first."""
+    timed: Sequence[str] = ()
+    """The tests that run in as many rounds as judged times need, although no mark asks for these."""
     in_turns: bool = True
     """Whether the sides take turns, because times are judged."""
 

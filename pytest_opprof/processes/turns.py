@@ -281,8 +281,8 @@ def _share_tests(sides: Sequence[_Side], wanted: Choose) -> Wanted:
         has = {*side.ran.collected}
         tests = [test for test in wanted.tests if test in has]
         side.wanted = frozenset(tests)
-        how = {"everything": wanted.everything, "closely": [*wanted.closely], "later": [*wanted.later]}
-        side.child.answer({"tests": tests, **how})
+        lists = {"closely": [*wanted.closely], "later": [*wanted.later], "timed": [*wanted.timed]}
+        side.child.answer({"tests": tests, "everything": wanted.everything, **lists})
     return wanted
 
 

@@ -27,6 +27,7 @@ from ..results.test_id import id_of
 from ..results.test_result import TestRecord
 from ..verdict.times.coarse import Coarse
 from ..verdict.tolerances import LEAST_ROUNDS
+from .body import why_not_again
 from .fixture import compiling
 from .options import change_settings
 from .reruns.order import Order
@@ -175,10 +176,11 @@ class Side:
         wanted = self._parent.ask("tests", [self._id(test.nodeid) for test in tests], self._errors, *described)
         if wanted["everything"]:
             self._measure_all(tests)
-        closely, later = {*wanted["closely"]}, {*wanted["later"]}
+        closely, later, timed = ({*wanted[name]} for name in ("closely", "later", "timed"))
         for test in tests:
             test_id = self._id(test.nodeid)
-            test.read_marks_anew(is_close=test_id in closely, is_later=test_id in later)
+            is_timed = test_id in timed and not why_not_again(test)
+            test.read_marks_anew(is_close=test_id in closely, is_later=test_id in later, is_timed=is_timed)
         order = {test: number for number, test in enumerate(wanted["tests"])}
         chosen = (item for item in session.items if self._id(item.nodeid) in order)
         session.items[:] = sorted(chosen, key=lambda item: order[self._id(item.nodeid)])

@@ -61,7 +61,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
             "tests": [f"test_m.py::{test}" for test in wanted],
             "everything": everything,
             "closely": [],
-            "later": [],
+            "later": [], "timed": [],
         }
 
         def does(child: Child) -> list[list[Any]]:

@@ -40,12 +40,12 @@ from ...sites.changed import Changes
 from ...units import plural
 from ...verdict.compare import UNSTEADY, Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
-from ...verdict.times.coarse import Slower
+from ...verdict.times.coarse import SEEMING, Slower
 from ...verdict.times.pair_rule import judge_pairs
-from ...verdict.times.repeats import CALL_PAIRS
+from ...verdict.times.repeats import CALL_PAIRS, CLEAN_PAIRS, CLOSER_PAIRS, TIMED_PAIRS
 from ...verdict.times.stored_rule import unjudged
-from ...verdict.tolerances import LEAST_ROUNDS
-from ...verdict.verdicts import TimingVerdict
+from ...verdict.tolerances import CLOSER, LEAST_ROUNDS, Tolerances
+from ...verdict.verdicts import TimingVerdict, Verdict
 from ..options import settings_of
 from ..outcome import concluded
 from ..reruns.causes import OF_TIME, in_words
@@ -101,6 +101,10 @@ class Found:
         self._diffs = defaultdict[str, dict[tuple[str, int], Diff]](dict)
         """By test: the comparison of each window, by the number of pairs."""
         self.coarse = CoarsePairs()
+        self._closer: dict[str, list[list[SideRun]]] = {}
+        """By test that seems slower: the pairs that ran it in rounds, although it asks for none."""
+        self._in_rounds = set[str]()
+        """The tests of which these are the results, since all pairs agree."""
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: the source lines of ops, on both sides."""
         self._lines: dict[str, tuple[dict[str, PythonCalls], dict[str, PythonCalls]]] = {}
@@ -207,6 +211,54 @@ class Found:
         before, after = pair
         for test in tests:
             self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(after.reports.get(test, [])), busy)
+
+    def seem_slower(self, tests: Iterable[SideTest]) -> list[tuple[SideTest, int]]:
+        """Return the tests that pass and seem slower in the first pair, by the part of their time that is more.
+
+        Each with the time, ns, that its rounds take in all pairs.
+        """
+        found = []
+        for test in tests:
+            if test.may_judge_times or test.tolerances.is_of_many:
+                continue
+            there, here = self._first_windows(test.nodeid)
+            both = [
+                (base, now)
+                for name in there.keys() & here.keys()
+                for base, now in zip(there[name].coarse.values(), here[name].coarse.values())
+                if now.cpu_ns[0] > SEEMING.of(base.cpu_ns, elsewhere=False)
+            ]
+            if both and not any(window.verdict.is_regression for window in self._compared_in_all(test)):
+                more = max(now.cpu_ns[0] / max(base.cpu_ns[0], 1) for base, now in both)
+                ns = sum(base.wall_ns[0] + now.wall_ns[0] for base, now in both)
+                found.append((more, test, ns * (LEAST_ROUNDS + 1) * CLOSER_PAIRS))
+        return [(test, ns) for _, test, ns in sorted(found, key=lambda each: each[0], reverse=True)]
+
+    def is_slower_in_rounds(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
+        """Return True if a window of a test is slower in a *pair* that ran it in rounds, which is kept."""
+        sides = [SideRun(reports={test.nodeid: side.reports.get(test.nodeid, [])}) for side in pair]
+        self._closer.setdefault(test.nodeid, []).append(sides)
+        before, after = (_windows(side.reports[test.nodeid]) for side in sides)
+        return any(
+            judge_pairs([(there, here)], self._tolerances(test, closer=True)).total is Verdict.SLOWER
+            for name in before.keys() & after.keys()
+            for there, here in zip(before[name].processes, after[name].processes)
+        )
+
+    def conclude_closer(self, test: SideTest) -> None:
+        """Replace the results of a test by those of the pairs that ran it in rounds, all of which found it slower."""
+        pairs = self._closer[test.nodeid]
+        self._replace(test, pairs[0])
+        self._windows[test.nodeid] = [
+            (_windows(before.reports[test.nodeid]), _windows(after.reports[test.nodeid])) for before, after in pairs
+        ]
+        self._in_rounds.add(test.nodeid)
+
+    def _tolerances(self, test: SideTest, *, closer: bool = False) -> Tolerances:
+        tolerances = test.tolerances
+        if closer or test.nodeid in self._in_rounds:
+            return replace(tolerances, tolerance=max(tolerances.tolerance, CLOSER))
+        return tolerances
 
     def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.
@@ -535,7 +587,7 @@ class Found:
             in_all([entry.done for entry in before]),
             in_all([entry.done for entry in after]),
             self._timing(test, window),
-            test.tolerances,
+            self._tolerances(test),
             test.top,
             self._then,
         )
@@ -555,11 +607,12 @@ class Found:
         rounds = min((run.rounds for pair in pairs for run in pair), default=0)
         if rounds < LEAST_ROUNDS:
             return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
-        if not test.may_judge_times:
+        is_closer = test.nodeid in self._in_rounds
+        if not (test.may_judge_times or is_closer):
             return unjudged("its rounds were not known when the sides began to run", [run for _, run in pairs])
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
-        return judge_pairs(pairs, test.tolerances)
+        return judge_pairs(pairs, self._tolerances(test), (CLEAN_PAIRS, CLOSER_PAIRS) if is_closer else TIMED_PAIRS)
 
     def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
         """Return the times of a window in each pair of processes."""

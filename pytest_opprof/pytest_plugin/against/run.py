@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
@@ -35,8 +36,10 @@ from ...report.summary import Summary
 from ...results.acceptance import Acceptance, lines_of, parsed, proposed
 from ...results.test_id import function_of, split_id
 from ...sites.changed import Changes
-from ...units import plural
-from ...verdict.times.repeats import CALL_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
+from ...units import format_ns, plural
+from ...verdict.times.coarse import CPU
+from ...verdict.times.repeats import CALL_PAIRS, CLOSER_NS, CLOSER_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
+from ...verdict.tolerances import LEAST_ROUNDS
 from .pairs import Found, report_of
 
 _HERE = "the working tree"
@@ -56,6 +59,8 @@ class Against:
         """Whether all tests are measured because none has a mark."""
         self._later = set[str]()
         """The tests of which further pairs measure a later run: the first does no more, or imports."""
+        self._timed = set[str]()
+        """The tests without rounds that seem slower, so that their times are judged in rounds."""
         self._closely = set[str]()
         """The tests measured as closely as marked ones: all of few; in further pairs those whose calls of Python
         functions the first pair counted.
@@ -225,6 +230,7 @@ class Against:
         found.coarse.doubted |= doubted
         slow = [test for test in tests if found.suspects(test) or test.nodeid in doubted]
         self._confirm_coarse(sides[0], slow, found)
+        self._look_closer(sides[0], found.seem_slower(tests), found)
         ids = [test.nodeid for test in tests]
         found.check_complete(ids)
         found.check_compared(ids)
@@ -287,6 +293,7 @@ class Against:
                 everything=self._everything,
                 closely=[*self._closely.intersection(shard)],
                 later=[*self._later.intersection(shard)],
+                timed=[*self._timed.intersection(shard)],
                 in_turns=in_turns or not timed.isdisjoint(shard),
             )
             for shard in shards
@@ -363,6 +370,34 @@ class Against:
             pair = turns.run_at_once([(sides, wanted)], bool(number % 2), request)
             found.add_coarse([test.nodeid for test in tests], pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
+
+    def _look_closer(self, sides: Sequence[Command], tests: Sequence[tuple[SideTest, int]], found: Found) -> None:
+        """Judge the times of *tests* that are a little slower, in rounds that take turns, while each pair agrees.
+
+        Each test with the time that its rounds take in all pairs.
+        """
+        looked_at = [test for (test, _), sum_ns in zip(tests, accumulate(ns for _, ns in tests)) if sum_ns < CLOSER_NS]
+        if left := len(tests) - len(looked_at):
+            self._summary.lines.append(
+                f"opprof: {plural(left, 'test')} more may be up to x{CPU.factor} slower than in {self._base.name}: not"
+                f" judged in rounds, which would take more than {format_ns(CLOSER_NS)}"
+            )
+        self._timed.update(test.nodeid for test in looked_at)
+        for number in range(CLOSER_PAIRS):
+            if not looked_at:
+                return
+            seem = "seems" if len(looked_at) == 1 else "seem"
+            of = f"pair {number + 1} of {CLOSER_PAIRS}, in {LEAST_ROUNDS} rounds"
+            say(self._config, f"opprof: {plural(len(looked_at), 'test')} {seem} slower than in {self._base.name}; {of}")
+            [wanted] = self._wanted([[test.nodeid for test in looked_at]], in_turns=True)
+            try:
+                pair = turns.run_at_once([(sides, wanted)], bool(number % 2), Request(ops_only=True))
+            except BackendError as error:
+                self._summary.lines.append(f"opprof: tests that seem slower were not judged in rounds: {error}")
+                return
+            looked_at = [test for test in looked_at if found.is_slower_in_rounds(test, pair)]
+        for test in looked_at:
+            found.conclude_closer(test)
 
     def _pair(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], swapped: bool

@@ -747,3 +747,96 @@ def test_on_a_busy_machine_a_body_that_sleeps_more_often_waits(pairs: Run, befor
     run.add(took(run, 12, python=calls[0]), took(run, 12, 300, python=calls[1]))
     confirmed(run, 12, 12, 12, wall_ms=300, busy="other processes used 1.9 of 2 cores")
     assert run.report().outcome == outcome
+
+
+# --- slower by less than the limit of coarse times
+
+
+def seeming(run: Pairs, test: SideTest | None = None) -> list[tuple[str, int]]:
+    return [(each.nodeid, ns) for each, ns in run.found.seem_slower([test or run.described])]
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "now_ms", "seems"),
+    [(10, 12, False), (10, 13, True), (10, 10, False), (13, 10, False), (1000, 1100, False)],
+)
+def test_a_test_that_takes_over_a_fifth_longer_in_the_first_pair_seems_slower(
+    pairs: Run, before_ms: int, now_ms: int, seems: bool
+) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, before_ms), took(run, now_ms))
+    # Eleven runs on each side, in five pairs.
+    assert seeming(run) == ([(run.test, (before_ms + now_ms) * 55 * MS)] if seems else [])
+
+
+def test_a_test_that_fails_or_judges_times_or_is_one_of_many_does_not_seem_slower(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 10), took(run, 13))
+    one = run.described
+    assert seeming(run, one)
+    assert not seeming(run, replace(one, may_judge_times=True))
+    assert not seeming(run, replace(one, tolerances=replace(one.tolerances, is_of_many=True)))
+    fails = pairs(source=ONE)
+    fails.add(took(fails, 10), took(fails, 13, calls=2))
+    assert not seeming(fails)
+
+
+def test_the_test_that_grew_most_comes_first(pairs: Run) -> None:
+    run = pairs(source=ONE + ONE.replace("test_a", "test_b"))
+    there, here = took(run, 10), took(run, 14)
+    other = run.items[1].nodeid
+    for side, cpu_ms in ((there, 10), (here, 13)):
+        side.reports[other] = took(run, cpu_ms).reports[run.test]
+    run.add(there, here)
+    a, b = (side_test(TestRun.of(item)) for item in run.items)
+    assert [test for test, _ in run.found.seem_slower([b, a])] == [a, b]
+
+
+def in_rounds(run: Pairs, *ratios: float, wait_ns: int = 0) -> list[bool]:
+    """Add pairs that ran a test in rounds, until one does not find it slower; return the answers."""
+    answers = []
+    for ratio in ratios:
+        there, here = run.side(wait_ns=wait_ns), run.side(int(NS * ratio), wait_ns=wait_ns)
+        answers.append(run.found.is_slower_in_rounds(run.described, [there, here]))
+    return answers
+
+
+def test_a_test_that_five_pairs_find_slower_in_rounds_fails_with_its_op(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 10), took(run, 13))
+    assert run.report().outcome == "passed"
+    assert in_rounds(run, 1.3, 1.2, 1.3, 1.4, 1.3) == [True] * 5
+    run.found.conclude_closer(run.described)
+    report = run.report()
+    assert (report.outcome, run.record().status) == ("failed", Status.SLOWER)
+    assert "device time of Add: 100 us -> 130 us, +30% (20 to 40), limit 15%, in 5 pairs" in report.longreprtext
+
+
+def test_a_pair_that_finds_a_test_less_than_15_percent_slower_clears_it(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 10), took(run, 13))
+    assert in_rounds(run, 1.3, 1.14) == [True, False]
+    assert run.report().outcome == "passed"
+
+
+def test_a_pair_that_did_not_measure_a_test_in_rounds_clears_it(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 10), took(run, 13))
+    failed = SideRun([run.test], {run.test: run.reports(outcome="failed", longrepr="it cannot run twice")})
+    assert not run.found.is_slower_in_rounds(run.described, [failed, run.side(2 * NS)])
+    assert not run.found.is_slower_in_rounds(run.described, [SideRun(), run.side(2 * NS)])
+
+
+def test_a_wider_tolerance_of_a_test_holds_in_rounds_too(pairs: Run) -> None:
+    run = pairs(source="import pytest\n@pytest.mark.opprof(tolerance='50%')\ndef test_a(): pass\n")
+    run.add(took(run, 10), took(run, 14))
+    assert in_rounds(run, 1.4, 1.6) == [False, True]
+
+
+def test_rounds_that_waited_for_a_cpu_decide_nothing(pairs: Run) -> None:
+    run = pairs("--opprof-noise=warn", source=ONE)
+    run.add(took(run, 10), took(run, 13))
+    assert all(in_rounds(run, *[1.3] * 5, wait_ns=NS))
+    run.found.conclude_closer(run.described)
+    report = run.report()
+    assert (report.outcome, run.record().status) == ("passed", Status.TOO_NOISY)

@@ -174,6 +174,45 @@ def test_an_unmarked_test_of_many_without_ops_fails_for_its_time(
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.usefixtures("untraced")
+def test_a_test_without_rounds_that_is_a_little_slower_is_judged_in_rounds(repository: pytest.Pytester) -> None:
+    # Half a millisecond that becomes x2.75, by one call of C: far below the limits of coarse times.
+    model(repository, "sum(range(40_000))")
+    git(repository, "commit", "-qam", "short")
+    model(repository, "sum(range(110_000))")
+    result = run(repository, "--opprof-noise=ignore", "--opprof-backend=numpy")
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "opprof: 1 test seems slower than in HEAD; pair 1 of 5, in 10 rounds",
+            "opprof: 1 test seems slower than in HEAD; pair 5 of 5, in 10 rounds",
+            "opprof: one more pair, 1 test, to look up source lines",
+            "  time: * us -> * ms, +*%*, limit 15%, in 5 pairs of processes",
+            "    *% of the time is at model/__init__.py:3 in step `*",
+            "opprof: 1 test measured, 0 ok, 1 slower*",
+        ]
+    )
+    assert leftovers(repository) == []
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.usefixtures("untraced")
+def test_a_test_that_cannot_run_in_rounds_is_not_judged_in_rounds(repository: pytest.Pytester) -> None:
+    repository.makepyfile(
+        test_m="import os, pytest\nfrom model import step\n@pytest.mark.opprof\ndef test_a():\n"
+        "    os.environ.get('ran') and os._exit(3)\n    os.environ['ran'] = 'yes'\n    step()\n"
+    )
+    model(repository, "sum(range(40_000))")
+    git(repository, "commit", "-qam", "short")
+    model(repository, "sum(range(110_000))")
+    result = run(repository, "--no-opprof-python", "--no-opprof-leaks", "--no-opprof-memory", "--opprof-noise=ignore")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["opprof: tests that seem slower were not judged in rounds: *test_m.py::test_a*"])
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("kept", "peak"),
     [("[str(n) for n in range({})]", "peak memory of the host"), ("np.ones({})", "peak memory")],
