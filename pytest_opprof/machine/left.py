@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import cache
+from time import monotonic, sleep
 from typing import NamedTuple
 
 from .children import children
@@ -39,6 +40,29 @@ class InUse(NamedTuple):
 def open_files() -> int:
     """Return the number of open files, pipes and sockets; 0 where nobody tells."""
     return len(os.listdir("/proc/self/fd")) if sys.platform.startswith("linux") else 0
+
+
+# aiosqlite's thread ends some milliseconds after the call that stops it.
+_ENDING_S = 0.1
+
+
+def with_threads_ended(call: Callable[[], object]) -> Callable[[], None]:
+    """Return a function that makes a *call* and waits up to 0.1 s for threads that it started to end.
+
+    After a call whose threads go on it waits no more.
+    """
+    is_waiting = True
+
+    def run() -> None:
+        nonlocal is_waiting
+        before = threading.active_count()
+        call()
+        until = monotonic() + _ENDING_S
+        while is_waiting and threading.active_count() > before:
+            sleep(_ENDING_S / 100)
+            is_waiting = monotonic() < until
+
+    return run
 
 
 # The cache of attributes keeps up to 4,096 names that C code made, as NumPy's does for `flags.writeable`. In nearly

@@ -61,7 +61,8 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
             "tests": [f"test_m.py::{test}" for test in wanted],
             "everything": everything,
             "closely": [],
-            "later": [], "timed": [],
+            "later": [],
+            "timed": [],
         }
 
         def does(child: Child) -> list[list[Any]]:

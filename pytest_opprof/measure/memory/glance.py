@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ...machine.garbage import frozen_again, older_objects_apart
-from ...machine.left import InUse, in_use, open_files
+from ...machine.left import InUse, in_use, open_files, with_threads_ended
 from ...verdict.quantities import OPEN_THINGS
 from . import cycles
 from .leaks import LEAST_EQUAL_BYTES, WEAK
@@ -44,7 +44,7 @@ def glance(call: Callable[[], object], device_bytes: Callable[[], int] = lambda:
 
     Two, since blocks of Python's memory come and go: one number that each call keeps was missed in a third of the runs.
     """
-    calls = 1 if only_open else 2
+    calls, call = 1 if only_open else 2, with_threads_ended(call)
     # Nothing of opprof's may grow meanwhile, so these have their full size before.
     seen = [array("q", bytes(8 * _SEEN)) for _ in range(3)]
 

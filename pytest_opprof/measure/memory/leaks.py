@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ...machine.garbage import frozen_again, older_objects_apart, referents
-from ...machine.left import InUse, in_use, open_files
+from ...machine.left import InUse, in_use, open_files, with_threads_ended
 from ...sites.code import Kind, first_part, in_package, is_test_tool, kinds, place
 from ...units import format_bytes, plural
 from ...verdict.quantities import OPEN_THINGS
@@ -106,6 +106,7 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
 
     *device_bytes* returns the device memory that the program holds. If anything grows, as many calls follow to find it.
     """
+    call = with_threads_ended(call)
     for _ in range(warmups):
         call()
     least, finalized = _growth(call, device_bytes)
@@ -148,7 +149,7 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
 
 def left_open_by(call: Callable[[], object]) -> Left:
     """Run the body as a *call* twice, and return the threads, files and processes that each call leaves behind."""
-    seen = []
+    seen, call = [], with_threads_ended(call)
     for number in range(3):
         if number:
             call()

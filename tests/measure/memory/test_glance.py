@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from pytest_opprof.machine import left
 from pytest_opprof.measure.memory.glance import Glance, glance
 from pytest_opprof.measure.memory.leaks import Left, left_by, left_open_by
 from pytest_opprof.sites.code import place
@@ -47,6 +48,16 @@ def test_one_call_of_a_long_body_is_made_if_it_leaves_nothing_open() -> None:
 def test_an_object_that_replaces_an_older_one_is_no_leak() -> None:
     ENGINE.seen["last"] = Handler()
     assert glance(lambda: ENGINE.seen.update(last=Handler()), only_open=False).leaves_nothing
+
+
+def test_a_thread_that_ends_soon_is_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left, "_ENDING_S", 10)
+
+    def call() -> None:
+        threading.Timer(0.01, lambda: None).start()
+
+    assert glance(call, only_open=True).leaves_nothing_open
+    assert left_open_by(call) == Left({})
 
 
 def test_threads_that_each_call_leaves_have_the_function_that_they_run() -> None:
