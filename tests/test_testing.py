@@ -176,17 +176,19 @@ Command = Callable[[str], tuple[int, list[str]]]
 
 
 @pytest.fixture
-def selfcheck(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def selfcheck(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
     """Return a function that checks a backend of `toy_backend` by the command: the exit code and the lines."""
 
     def run(factory: str) -> tuple[int, list[str]]:
         point = EntryPoint("toy", f"{toy_backend.__name__}:{factory}", registry.GROUP)
         monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+        registry._of_third_parties.cache_clear()
         code = main.main(["selfcheck", "--backend", "toy"])
         out, err = capsys.readouterr()
         return code, [*out.splitlines(), *err.splitlines()]
 
-    return run
+    yield run
+    registry._of_third_parties.cache_clear()
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 
 from ... import errors
@@ -31,7 +31,18 @@ _BUILTIN = {
 
 def find() -> dict[str, EntryPoint]:
     """Return the installed backends, built-in and third-party, by name."""
-    return {point.name: point for point in entry_points(group=GROUP)} | _BUILTIN
+    return _of_third_parties() | _BUILTIN
+
+
+@cache
+def _of_third_parties() -> dict[str, EntryPoint]:
+    """Return the backends of third parties, as the start of a run finds them: a program under test may add a finder of
+    packages that raises an error (importlib_metadata's, on another Python). Raises BackendError if one does at once.
+    """
+    try:
+        return {point.name: point for point in entry_points(group=GROUP)}
+    except Exception as error:  # of a finder of any package
+        raise BackendError(f"a finder in sys.meta_path cannot list the installed packages: {error!r}") from error
 
 
 def load(name: str) -> Backend:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -68,8 +69,10 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     def add(**factories: str) -> None:
         points = [EntryPoint(name, factory, registry.GROUP) for name, factory in factories.items()]
         monkeypatch.setattr(registry, "entry_points", lambda group: points)
+        registry._of_third_parties.cache_clear()
 
     yield add
+    registry._of_third_parties.cache_clear()
     for name in [*names._learned]:
         names.learn(name, {})
 
@@ -107,6 +110,22 @@ def test_a_backend_that_breaks_says_how(install: Callable[..., None], factory: s
 def test_a_vocabulary_of_another_shape_is_an_error(install: Callable[..., None]) -> None:
     install(mine=f"{__name__}:wordless")
     with pytest.raises(BackendError, match="its `vocabulary` must be a mapping from canonical ops to raw names"):
+        registry.load("mine")
+
+
+def test_a_finder_that_a_program_adds_during_a_run_cannot_hide_backends(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(group: str) -> None:
+        raise RuntimeError("no such attribute")
+
+    install(mine=f"{__name__}:Mine")
+    assert isinstance(registry.load("mine"), Mine)
+    monkeypatch.setattr(registry, "entry_points", fails)
+    assert isinstance(registry.load("mine"), Mine)
+    registry._of_third_parties.cache_clear()
+    said = re.escape("a finder in sys.meta_path cannot list the installed packages: RuntimeError('no such attribute')")
+    with pytest.raises(BackendError, match=said):
         registry.load("mine")
 
 
