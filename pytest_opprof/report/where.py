@@ -49,7 +49,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
             op,
             sites,
             rows.get(op),
-            *window.grown_of(op),
+            *window.grown_lines.of(op),
             max(window.numbers.ops[op].calls) if op in canonical_ops() and op in window.numbers.ops else None,
         )
         for op in window.asked
@@ -58,7 +58,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
     ops = [op for op in ops if not _is_as_before(op.name, window)] or ops
     lines: list[TextLine] = []
     if len(ops) > _SINGLE_OPS and not every_line:
-        lines += [_BLANK, *_together(ops, window.is_changed, more)]
+        lines += [_BLANK, *_together(ops, window.grown_lines.is_changed, more)]
     else:
         then = window.diff.then if window.diff else ""
         alike = defaultdict[tuple[str, tuple[TextLine, ...]], list[_Op]](list)
@@ -71,7 +71,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
 
 def _is_as_before(op: str, window: JudgedWindow) -> bool:
     """Return True if lines of a fact are those of the base: memory that stays has the lines of all allocations."""
-    return op in FACTS and window.knows_base_lines(op) and not window.grown_of(op)[1]
+    return op in FACTS and window.grown_lines.knows_base(op) and not window.grown_lines.of(op)[1]
 
 
 class _Op:

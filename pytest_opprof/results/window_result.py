@@ -155,6 +155,11 @@ class WindowNumbers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         at = self.explained_at
         return {name: Where(text, at[name].location if name in at else "") for name, text in self.explained.items()}
 
+    @property
+    def source_lines(self) -> list[SourceLine]:
+        """The source lines that call its ops, and the lines around them."""
+        return [line for sites in self.sites.values() for site in sites for line in site.lines]
+
     def lines_of(self, name: str) -> str:
         """Return the quantity whose lines explain another; all allocations where those in use are unknown."""
         found = with_lines(name)

@@ -218,7 +218,7 @@ def test_more_work_with_as_many_calls_has_the_line_that_does_more() -> None:
     assert lines[1] == "where MatMul comes from (52 calls):"
     assert lines[2] == "+75 kFLOP  nets.py:7 in forward  `line 7`  5 kFLOP -> 80 kFLOP"
     assert lines[-1] == "... and 2 more lines (-v shows them)"
-    (grown,) = failing.grown["MatMul"]
+    (grown,) = failing.grown_lines.grown(["MatMul"])["MatMul"]
     assert (str(grown), grown.line.line) == ("+75 kFLOP", 7)
 
 
