@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from ...baselines.entry import entry_of
 from ...errors import BackendError, UsageError
 from ...measure.function_times import longer
-from ...measure.memory.host_memory import BELOW
-from ...measure.memory.traced import AMOUNT, Where, amount, joined
+from ...measure.memory.host_memory import without
+from ...measure.memory.traced import Where, joined
 from ...processes.collection import SideTest
 from ...processes.parent import why
 from ...processes.turns import SideRun
@@ -29,7 +26,6 @@ from ...profile.timings import ProcessTimes, without_noise
 from ...python_calls.causes import Before, that_grew
 from ...python_calls.counted import PythonCalls
 from ...python_calls.names import of_python, other_versions
-from ...report import colours
 from ...results.acceptance import TRAILER, Acceptance, accepted
 from ...results.judged_window import JudgedWindow
 from ...results.plain import converted, plain
@@ -40,22 +36,22 @@ from ...sites.changed import Changes
 from ...units import plural
 from ...verdict.compare import UNSTEADY, Diff, Row, changes, compare_counts_first
 from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
-from ...verdict.times.coarse import SEEMING, Slower
+from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs
-from ...verdict.times.repeats import CALL_PAIRS, CLEAN_PAIRS, CLOSER_PAIRS, TIMED_PAIRS
+from ...verdict.times.repeats import CALL_PAIRS
 from ...verdict.times.stored_rule import unjudged
-from ...verdict.tolerances import CLOSER, LEAST_ROUNDS, Tolerances
-from ...verdict.verdicts import TimingVerdict, Verdict
+from ...verdict.tolerances import LEAST_ROUNDS
+from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded
 from ..reruns.causes import OF_TIME, in_words
-from ..reruns.coarse import CoarsePairs, Windows, is_judged, slower_than
+from ..reruns.coarse import is_judged
 from ..reruns.counts import LATER
+from .side_reports import Failure, Windows, measured, python_of, report_of, results_of, sites_of, windows_of
+from .times import CoarsePairs, RoundPairs, seeming, slower_than
 
 # The number of a line behind its file.
 _LINE = re.compile(r":\d+")
-# What holds less than this many times as much as at the base does not explain a peak.
-_AS_MUCH = 1.1
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
@@ -101,10 +97,7 @@ class Found:
         self._diffs = defaultdict[str, dict[tuple[str, int], Diff]](dict)
         """By test: the comparison of each window, by the number of pairs."""
         self.coarse = CoarsePairs()
-        self._closer: dict[str, list[list[SideRun]]] = {}
-        """By test that seems slower: the pairs that ran it in rounds, although it asks for none."""
-        self._in_rounds = set[str]()
-        """The tests of which these are the results, since all pairs agree."""
+        self.rounds = RoundPairs()
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: the source lines of ops, on both sides."""
         self._lines: dict[str, tuple[dict[str, PythonCalls], dict[str, PythonCalls]]] = {}
@@ -121,7 +114,7 @@ class Found:
         before, after = pair
         self._first = self._first or (before, after)
         for test, reports in after.reports.items():
-            both = _windows(before.reports.get(test, [])), _windows(reports)
+            both = windows_of(before.reports.get(test, [])), windows_of(reports)
             self._windows.setdefault(test, []).append(both)
 
     def add_todays(self, tests: Sequence[SideTest], pair: Sequence[SideRun], body_changed: set[str]) -> set[str]:
@@ -147,7 +140,7 @@ class Found:
         """Replace the results of a test by those of a *pair*."""
         for known, side in zip(self.first, pair):
             known.reports[test.nodeid] = side.reports.get(test.nodeid, [])
-        before, after = (_windows(side.reports.get(test.nodeid, [])) for side in pair)
+        before, after = (windows_of(side.reports.get(test.nodeid, [])) for side in pair)
         self._windows[test.nodeid] = [(before, after)]
         self._diffs.pop(test.nodeid, None)
 
@@ -208,12 +201,12 @@ class Found:
 
     def add_coarse(self, tests: Iterable[str], pair: Sequence[SideRun], busy: str) -> None:
         """Add the coarse times that a pair of *tests* took in one thread; *busy*: who else used the machine."""
-        before, after = pair
         for test in tests:
-            self.coarse.add(test, _windows(before.reports.get(test, [])), _windows(after.reports.get(test, [])), busy)
+            before, after = (windows_of(side.reports.get(test, [])) for side in pair)
+            self.coarse.add(test, before, after, busy)
 
     def seem_slower(self, tests: Iterable[SideTest]) -> list[tuple[SideTest, int]]:
-        """Return the tests that pass and seem slower in the first pair, by the part of their time that is more.
+        """Return the tests that pass and seem slower in the first pair, first the ones that grew most.
 
         Each with the time, ns, that its rounds take in all pairs.
         """
@@ -221,44 +214,18 @@ class Found:
         for test in tests:
             if test.may_judge_times or test.tolerances.is_of_many:
                 continue
-            there, here = self._first_windows(test.nodeid)
-            both = [
-                (base, now)
-                for name in there.keys() & here.keys()
-                for base, now in zip(there[name].coarse.values(), here[name].coarse.values())
-                if now.cpu_ns[0] > SEEMING.of(base.cpu_ns, elsewhere=False)
-            ]
-            if both and not any(window.verdict.is_regression for window in self._compared_in_all(test)):
-                more = max(now.cpu_ns[0] / max(base.cpu_ns[0], 1) for base, now in both)
-                ns = sum(base.wall_ns[0] + now.wall_ns[0] for base, now in both)
-                found.append((more, test, ns * (LEAST_ROUNDS + 1) * CLOSER_PAIRS))
-        return [(test, ns) for _, test, ns in sorted(found, key=lambda each: each[0], reverse=True)]
+            seems = seeming(*self._first_windows(test.nodeid))
+            if seems and not any(window.verdict.is_regression for window in self._compared_in_all(test)):
+                found.append((*seems, test))
+        return [(test, ns) for _, ns, test in sorted(found, key=lambda each: each[0], reverse=True)]
 
-    def is_slower_in_rounds(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
-        """Return True if a window of a test is slower in a *pair* that ran it in rounds, which is kept."""
-        sides = [SideRun(reports={test.nodeid: side.reports.get(test.nodeid, [])}) for side in pair]
-        self._closer.setdefault(test.nodeid, []).append(sides)
-        before, after = (_windows(side.reports[test.nodeid]) for side in sides)
-        return any(
-            judge_pairs([(there, here)], self._tolerances(test, closer=True)).total is Verdict.SLOWER
-            for name in before.keys() & after.keys()
-            for there, here in zip(before[name].processes, after[name].processes)
-        )
-
-    def conclude_closer(self, test: SideTest) -> None:
+    def conclude_in_rounds(self, test: SideTest) -> None:
         """Replace the results of a test by those of the pairs that ran it in rounds, all of which found it slower."""
-        pairs = self._closer[test.nodeid]
+        pairs = self.rounds.agreed(test)
         self._replace(test, pairs[0])
         self._windows[test.nodeid] = [
-            (_windows(before.reports[test.nodeid]), _windows(after.reports[test.nodeid])) for before, after in pairs
+            (windows_of(before.reports[test.nodeid]), windows_of(after.reports[test.nodeid])) for before, after in pairs
         ]
-        self._in_rounds.add(test.nodeid)
-
-    def _tolerances(self, test: SideTest, *, closer: bool = False) -> Tolerances:
-        tolerances = test.tolerances
-        if closer or test.nodeid in self._in_rounds:
-            return replace(tolerances, tolerance=max(tolerances.tolerance, CLOSER))
-        return tolerances
 
     def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.
@@ -267,11 +234,11 @@ class Found:
         """
         for group in groups:
             tests = [test.nodeid for test in group]
-            there, here = (_measured(side.reports.get(tests[0], [])) for side in pair)
+            there, here = (measured(side.reports.get(tests[0], [])) for side in pair)
             base = {window.name: window for window in there}
             explained = {each.name: self._explained_there(tests[0], each, base.get(each.name)) for each in here}
-            self._sites |= dict.fromkeys(tests, (_sites(there), _sites(here)))
-            self._lines |= dict.fromkeys(tests, (_python(there), _python(here)))
+            self._sites |= dict.fromkeys(tests, (sites_of(there), sites_of(here)))
+            self._lines |= dict.fromkeys(tests, (python_of(there), python_of(here)))
             self._explained |= dict.fromkeys(tests, explained)
             if self._is_confirmed(group[0], pair):
                 self._confirmed.update(tests)
@@ -285,7 +252,7 @@ class Found:
         said = {name: each for name, each in window.explanations.items() if name in _EXPLAINED}
         there = base.explanations if base else {}
         for name in PEAKS & said.keys() & there.keys():
-            said[name] = _without(said[name], there[name])
+            said[name] = without(said[name], there[name])
         slower = self._slower_at_first(test, window.name)
         in_all = (slower.base_ns, slower.now_ns) if slower else (0, 0)
         if grew := longer((base.functions if base else ()) or (), window.functions or (), self._then, in_all):
@@ -296,7 +263,7 @@ class Found:
                     # Lines of other functions took as long before, unless they changed.
                     said[name] = joined([known, where]) if known and self._is_changed(known.line) else where
         before, now = base.python if base else None, window.python
-        first = _python(_measured(self.first[1].reports.get(test, [])))
+        first = python_of(measured(self.first[1].reports.get(test, [])))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:
             return said
         if other_versions(self._judged(before.versions), self._judged(now.versions), self._then):
@@ -336,7 +303,7 @@ class Found:
         A peak of memory is no count: one that is more in both is confirmed. It varied between 500 and 617 KiB in one
         test, by what the process had run before.
         """
-        again = [_windows(side.reports.get(test.nodeid, [])) for side in pair]
+        again = [windows_of(side.reports.get(test.nodeid, [])) for side in pair]
         for name, diff in self._diffs_of(test).items():
             if any(name not in side for side in again):
                 return False
@@ -359,7 +326,7 @@ class Found:
     @property
     def counted(self) -> set[str]:
         """The tests whose calls of Python functions the working tree counted in the first pair."""
-        return {test for test, reports in self.first[1].reports.items() if _python(_measured(reports))}
+        return {test for test, reports in self.first[1].reports.items() if python_of(measured(reports))}
 
     @property
     def only_there(self) -> list[str]:
@@ -421,7 +388,7 @@ class Found:
             yield report
 
     def _conclude(self, test: SideTest, report: Any) -> None:
-        windows = [self._compared(test, window) for window in _results(report.opprof)]
+        windows = [self._compared(test, window) for window in results_of(report.opprof)]
         verbosity = self._config.get_verbosity()
         if rows := [row for window in windows for row in window.worse]:
             self.worse[test.nodeid] = rows
@@ -429,13 +396,13 @@ class Found:
         first = self._failing if test.shows_failure else {}
         record, message, cause = concluded(test.nodeid, windows, test, self._settings, verbosity, first)
         if message:
-            report.outcome, report.longrepr = "failed", _Failure(message, cause, test)
+            report.outcome, report.longrepr = "failed", Failure(message, cause, test)
         line = report.opprof["line"]
         report.opprof = plain(structs.replace(record, outcome=report.outcome, line=line))
 
     def _compared_in_all(self, test: SideTest) -> list[JudgedWindow]:
         """Return all windows of a test in the working tree, compared with the base."""
-        return [self._compared(test, each) for each in _measured(self.first[1].reports.get(test.nodeid, []))]
+        return [self._compared(test, each) for each in measured(self.first[1].reports.get(test.nodeid, []))]
 
     def _compared(self, compared: SideTest, result: WindowResult) -> JudgedWindow:
         name, test = result.name, compared.nodeid
@@ -499,12 +466,12 @@ class Found:
 
     def _there(self, test: str, window: str) -> list[WindowResult]:
         """Return the results of a test's window at the base, of the first pair."""
-        return [each for each in _measured(self.first[0].reports.get(test, [])) if each.name == window]
+        return [each for each in measured(self.first[0].reports.get(test, [])) if each.name == window]
 
     def _with_functions(self, compared: SideTest, window: JudgedWindow) -> JudgedWindow:
         """Return a window with the Python functions of both sides, and their callers."""
         now, name, test = window.numbers.python, window.name, compared.nodeid
-        base = _python(self._there(test, name)).get(name)
+        base = python_of(self._there(test, name)).get(name)
         if compared.tolerances.is_of_many and (now is None) is not (base is None):
             return window  # it is short enough on one side, which nobody asked for
         if now is None and base is not None and not base.uncounted:
@@ -587,7 +554,7 @@ class Found:
             in_all([entry.done for entry in before]),
             in_all([entry.done for entry in after]),
             self._timing(test, window),
-            self._tolerances(test),
+            self.rounds.tolerances(test),
             test.top,
             self._then,
         )
@@ -607,84 +574,14 @@ class Found:
         rounds = min((run.rounds for pair in pairs for run in pair), default=0)
         if rounds < LEAST_ROUNDS:
             return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
-        is_closer = test.nodeid in self._in_rounds
-        if not (test.may_judge_times or is_closer):
+        looks = self.rounds.looks(test)
+        if looks is None:
             return unjudged("its rounds were not known when the sides began to run", [run for _, run in pairs])
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
-        return judge_pairs(pairs, self._tolerances(test), (CLEAN_PAIRS, CLOSER_PAIRS) if is_closer else TIMED_PAIRS)
+        return judge_pairs(pairs, self.rounds.tolerances(test), looks)
 
     def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
         """Return the times of a window in each pair of processes."""
         both = [[windows[window].processes for windows in pair if window in windows] for pair in self._windows[test]]
         return [(sides[0][0], sides[1][0]) for sides in both if len(sides) == 2 and all(sides)]
-
-
-def report_of(config: pytest.Config, data: Mapping[str, Any]) -> Any:
-    """Return the report that a side has sent."""
-    copied = {**data, "longrepr": deepcopy(data.get("longrepr"))}  # pytest changes it
-    report = config.hook.pytest_report_from_serializable(config=config, data=copied)
-    if isinstance(report.longrepr, list):
-        report.longrepr = tuple(report.longrepr)  # JSON has no tuples; pytest -v wants that of a skip
-    return report
-
-
-class _Failure:
-    """Why a test failed, for the terminal and JUnit: in full, and in a few words with the place of the test."""
-
-    def __init__(self, message: Sequence[colours.TextLine], cause: str, test: SideTest) -> None:
-        self._message = message
-        self.reprcrash = SimpleNamespace(path=test.file, lineno=(test.location[1] or 0) + 1, message=cause)
-
-    def __str__(self) -> str:
-        return "\n".join(line.text for line in self._message)
-
-    def toterminal(self, writer: Any) -> None:
-        """Write the message in full; pytest calls this."""
-        colours.write(writer, self._message)
-
-
-def _results(data: object) -> list[WindowResult]:
-    return converted(data, TestRecord).windows
-
-
-def _without(said: Where, known: Where) -> Where:
-    """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
-    parts = said.text.split("; ")
-    here, there = {*map(_holder, parts)}, {_holder(part): amount(part) for part in known.text.split("; ")}
-    moved = {_LINE.sub("", holder): nbytes for holder, nbytes in there.items() if holder not in here}
-
-    def held_there(part: str) -> bool:
-        holder, nbytes = _holder(part), amount(part)
-        if holder in there:
-            return nbytes <= _AS_MUCH * there[holder]
-        # A line moves with those above it. It held about as much.
-        as_much = moved.get(_LINE.sub("", holder))
-        return as_much is not None and max(nbytes, as_much) <= _AS_MUCH * min(nbytes, as_much)
-
-    new = [part for part in parts if not held_there(part)]
-    if not new or new == parts:
-        return said if new else Where("")
-    place = new[0].rpartition(" ")[2]
-    line = said.line if said.line in new[0] else place if _LINE.search(place) else ""
-    return Where("; ".join(new), line)
-
-
-def _holder(said: str) -> str:
-    return AMOUNT.sub("", said).partition(BELOW)[0]  # at the base no line changed
-
-
-def _windows(reports: Sequence[dict[str, Any]]) -> Windows:
-    return {window.name: entry_of(window) for window in _measured(reports)}
-
-
-def _sites(windows: Sequence[WindowResult]) -> _Sites:
-    return {window.name: window.sites for window in windows}
-
-
-def _python(windows: Sequence[WindowResult]) -> dict[str, PythonCalls]:
-    return {window.name: window.python for window in windows if window.python is not None}
-
-
-def _measured(reports: Sequence[dict[str, Any]]) -> list[WindowResult]:
-    return [window for report in reports if "opprof" in report for window in _results(report["opprof"])]

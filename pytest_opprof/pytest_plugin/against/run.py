@@ -40,7 +40,8 @@ from ...units import format_ns, plural
 from ...verdict.times.coarse import CPU
 from ...verdict.times.repeats import CALL_PAIRS, CLOSER_NS, CLOSER_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
 from ...verdict.tolerances import LEAST_ROUNDS
-from .pairs import Found, report_of
+from .pairs import Found
+from .side_reports import report_of
 
 _HERE = "the working tree"
 
@@ -230,7 +231,7 @@ class Against:
         found.coarse.doubted |= doubted
         slow = [test for test in tests if found.suspects(test) or test.nodeid in doubted]
         self._confirm_coarse(sides[0], slow, found)
-        self._look_closer(sides[0], found.seem_slower(tests), found)
+        self._judge_in_rounds(sides[0], found.seem_slower(tests), found)
         ids = [test.nodeid for test in tests]
         found.check_complete(ids)
         found.check_compared(ids)
@@ -371,7 +372,7 @@ class Against:
             found.add_coarse([test.nodeid for test in tests], pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 
-    def _look_closer(self, sides: Sequence[Command], tests: Sequence[tuple[SideTest, int]], found: Found) -> None:
+    def _judge_in_rounds(self, sides: Sequence[Command], tests: Sequence[tuple[SideTest, int]], found: Found) -> None:
         """Judge the times of *tests* that are a little slower, in rounds that take turns, while each pair agrees.
 
         Each test with the time that its rounds take in all pairs.
@@ -395,9 +396,9 @@ class Against:
             except BackendError as error:
                 self._summary.lines.append(f"opprof: tests that seem slower were not judged in rounds: {error}")
                 return
-            looked_at = [test for test in looked_at if found.is_slower_in_rounds(test, pair)]
+            looked_at = [test for test in looked_at if found.rounds.add(test, pair)]
         for test in looked_at:
-            found.conclude_closer(test)
+            found.conclude_in_rounds(test)
 
     def _pair(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], swapped: bool

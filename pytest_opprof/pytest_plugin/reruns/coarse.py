@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from ...baselines.entry import WindowBaseline
 from ...baselines.store import Store
 from ...errors import BackendError, BaselineError
 from ...machine.cpu_core import YARDSTICK
@@ -325,67 +324,3 @@ def explained(window: JudgedWindow, found: Slower, *, was_recorded: bool) -> Ite
 def _where(numbers: WindowNumbers) -> str:
     in_ops = numbers.total.device_ns
     return where(None if in_ops is None else sum(in_ops), sum(numbers.host_ns))
-
-
-# The measurement of a process, by window.
-Windows = dict[str, WindowBaseline]
-
-
-class CoarsePairs:
-    """The times of pairs of processes that measured tests in one thread."""
-
-    def __init__(self) -> None:
-        self._pairs: dict[str, list[tuple[Windows, Windows]]] = {}
-        self.doubted = set[str]()
-        """The tests that make fewer calls, so that a shorter time counts; their pairs measure a later run."""
-        self._busy = ""
-
-    def add(self, test: str, before: Windows, after: Windows, busy: str) -> None:
-        """Add the times of a pair in *test*; *busy*: who else used the machine meanwhile."""
-        self._pairs.setdefault(test, []).append((before, after))
-        self._busy = self._busy or busy
-
-    def still_slower(self, test: str) -> bool:
-        """Return True if a window of a test is slower in all pairs so far."""
-        names = {name for before, _ in self._pairs.get(test, []) for name in before}
-        return any(self._slower(test, name) is not None for name in names)
-
-    def judged(self, test: str, window: JudgedWindow, diff: Diff, *, seems_slower: bool) -> JudgedWindow:
-        """Return a window with its *diff*, and with its time if all pairs agree that it is slower.
-
-        *seems_slower*: whether the first pair found it so, which measured many tests.
-        """
-        window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
-        pairs = self._pairs.get(test, [])
-        if seems_slower and self._is_missing(test, window.name):
-            return replace(window, undecided="it seemed slower, but a further pair of processes did not measure it")
-        if len(pairs) < COARSE_PROCESSES or not is_judged(diff):
-            return window
-        is_sure = sleeps_more(window.base_functions, window.numbers.python)
-        if found := self._slower(test, window.name, wall=not self._busy or is_sure):
-            was_recorded = any(side[window.name].ops for pair in pairs for side in pair)
-            work = found.work(*explained(window, found, was_recorded=was_recorded))
-            confirmed = f"confirmed in {COARSE_PROCESSES} pairs of processes, in one thread"
-            looked = "; ".join(filter(None, [confirmed, window.looked]))
-            return replace(window, diff=diff.with_slower(found, work), looked=looked)
-        if waits := self._slower(test, window.name):
-            return replace(window, undecided=f"{waits.line(diff.then)}, unreliable while {self._busy}")
-        return window
-
-    def _is_missing(self, test: str, window: str) -> bool:
-        """Return True if a pair did not measure a window on both sides."""
-        return any(window not in side for pair in self._pairs.get(test, []) for side in pair)
-
-    def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:
-        if self._is_missing(test, window):
-            return None
-        before, after = ([pair[side][window] for pair in self._pairs[test]] for side in (0, 1))
-        return slower_than(before, after, wall=wall, doubted=test in self.doubted)
-
-
-def slower_than(
-    before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], *, wall: bool = True, doubted: bool = False
-) -> Slower | None:
-    """Return the time by which processes of *after* exceed their limit; None if none does or no time is known."""
-    base, now = ([each for entry in side for each in entry.coarse.values()] for side in (before, after))
-    return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None

@@ -797,7 +797,7 @@ def in_rounds(run: Pairs, *ratios: float, wait_ns: int = 0) -> list[bool]:
     answers = []
     for ratio in ratios:
         there, here = run.side(wait_ns=wait_ns), run.side(int(NS * ratio), wait_ns=wait_ns)
-        answers.append(run.found.is_slower_in_rounds(run.described, [there, here]))
+        answers.append(run.found.rounds.add(run.described, [there, here]))
     return answers
 
 
@@ -806,7 +806,7 @@ def test_a_test_that_five_pairs_find_slower_in_rounds_fails_with_its_op(pairs: R
     run.add(took(run, 10), took(run, 13))
     assert run.report().outcome == "passed"
     assert in_rounds(run, 1.3, 1.2, 1.3, 1.4, 1.3) == [True] * 5
-    run.found.conclude_closer(run.described)
+    run.found.conclude_in_rounds(run.described)
     report = run.report()
     assert (report.outcome, run.record().status) == ("failed", Status.SLOWER)
     assert "device time of Add: 100 us -> 130 us, +30% (20 to 40), limit 15%, in 5 pairs" in report.longreprtext
@@ -823,8 +823,8 @@ def test_a_pair_that_did_not_measure_a_test_in_rounds_clears_it(pairs: Run) -> N
     run = pairs(source=ONE)
     run.add(took(run, 10), took(run, 13))
     failed = SideRun([run.test], {run.test: run.reports(outcome="failed", longrepr="it cannot run twice")})
-    assert not run.found.is_slower_in_rounds(run.described, [failed, run.side(2 * NS)])
-    assert not run.found.is_slower_in_rounds(run.described, [SideRun(), run.side(2 * NS)])
+    assert not run.found.rounds.add(run.described, [failed, run.side(2 * NS)])
+    assert not run.found.rounds.add(run.described, [SideRun(), run.side(2 * NS)])
 
 
 def test_a_wider_tolerance_of_a_test_holds_in_rounds_too(pairs: Run) -> None:
@@ -837,6 +837,6 @@ def test_rounds_that_waited_for_a_cpu_decide_nothing(pairs: Run) -> None:
     run = pairs("--opprof-noise=warn", source=ONE)
     run.add(took(run, 10), took(run, 13))
     assert all(in_rounds(run, *[1.3] * 5, wait_ns=NS))
-    run.found.conclude_closer(run.described)
+    run.found.conclude_in_rounds(run.described)
     report = run.report()
     assert (report.outcome, run.record().status) == ("passed", Status.TOO_NOISY)

@@ -1,0 +1,136 @@
+"""The times of tests on two sides: pairs of processes that ran them once in one thread, or in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...baselines.entry import WindowBaseline
+from ...processes.collection import SideTest
+from ...processes.turns import SideRun
+from ...python_calls.causes import sleeps_more
+from ...results.judged_window import JudgedWindow
+from ...verdict.compare import Diff
+from ...verdict.times.coarse import SEEMING, Slower, slower, together
+from ...verdict.times.pair_rule import judge_pairs
+from ...verdict.times.repeats import CLEAN_PAIRS, CLOSER_PAIRS, COARSE_PROCESSES, TIMED_PAIRS
+from ...verdict.tolerances import CLOSER, LEAST_ROUNDS, Tolerances
+from ...verdict.verdicts import Verdict
+from ..reruns.coarse import explained, is_judged
+from .side_reports import Windows, windows_of
+
+
+class CoarsePairs:
+    """The times of pairs of processes that measured tests in one thread."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, list[tuple[Windows, Windows]]] = {}
+        self.doubted = set[str]()
+        """The tests that make fewer calls, so that a shorter time counts; their pairs measure a later run."""
+        self._busy = ""
+
+    def add(self, test: str, before: Windows, after: Windows, busy: str) -> None:
+        """Add the times of a pair in *test*; *busy*: who else used the machine meanwhile."""
+        self._pairs.setdefault(test, []).append((before, after))
+        self._busy = self._busy or busy
+
+    def still_slower(self, test: str) -> bool:
+        """Return True if a window of a test is slower in all pairs so far."""
+        names = {name for before, _ in self._pairs.get(test, []) for name in before}
+        return any(self._slower(test, name) is not None for name in names)
+
+    def judged(self, test: str, window: JudgedWindow, diff: Diff, *, seems_slower: bool) -> JudgedWindow:
+        """Return a window with its *diff*, and with its time if all pairs agree that it is slower.
+
+        *seems_slower*: whether the first pair found it so, which measured many tests.
+        """
+        window = replace(window, diff=diff, coarsely=window.numbers.coarse is not None)
+        pairs = self._pairs.get(test, [])
+        if seems_slower and self._is_missing(test, window.name):
+            return replace(window, undecided="it seemed slower, but a further pair of processes did not measure it")
+        if len(pairs) < COARSE_PROCESSES or not is_judged(diff):
+            return window
+        is_sure = sleeps_more(window.base_functions, window.numbers.python)
+        if found := self._slower(test, window.name, wall=not self._busy or is_sure):
+            was_recorded = any(side[window.name].ops for pair in pairs for side in pair)
+            work = found.work(*explained(window, found, was_recorded=was_recorded))
+            confirmed = f"confirmed in {COARSE_PROCESSES} pairs of processes, in one thread"
+            looked = "; ".join(filter(None, [confirmed, window.looked]))
+            return replace(window, diff=diff.with_slower(found, work), looked=looked)
+        if waits := self._slower(test, window.name):
+            return replace(window, undecided=f"{waits.line(diff.then)}, unreliable while {self._busy}")
+        return window
+
+    def _is_missing(self, test: str, window: str) -> bool:
+        """Return True if a pair did not measure a window on both sides."""
+        return any(window not in side for pair in self._pairs.get(test, []) for side in pair)
+
+    def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:
+        if self._is_missing(test, window):
+            return None
+        before, after = ([pair[side][window] for pair in self._pairs[test]] for side in (0, 1))
+        return slower_than(before, after, wall=wall, doubted=test in self.doubted)
+
+
+def slower_than(
+    before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], *, wall: bool = True, doubted: bool = False
+) -> Slower | None:
+    """Return the time by which processes of *after* exceed their limit; None if none does or no time is known."""
+    base, now = ([each for entry in side for each in entry.coarse.values()] for side in (before, after))
+    return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None
+
+
+class RoundPairs:
+    """The pairs of processes that ran tests in rounds although these ask for none, since they seemed slower."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, list[list[SideRun]]] = {}
+        self._agreed = set[str]()
+        """The tests that all pairs found slower."""
+
+    def add(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
+        """Add a *pair*; return whether a window of the test is slower there."""
+        sides = [SideRun(reports={test.nodeid: side.reports.get(test.nodeid, [])}) for side in pair]
+        self._pairs.setdefault(test.nodeid, []).append(sides)
+        before, after = (windows_of(side.reports[test.nodeid]) for side in sides)
+        return any(
+            judge_pairs([times], _at_least(test.tolerances)).total is Verdict.SLOWER
+            for name in before.keys() & after.keys()
+            for times in zip(before[name].processes, after[name].processes)
+        )
+
+    def agreed(self, test: SideTest) -> list[list[SideRun]]:
+        """Note that all pairs found a test slower, and return them."""
+        self._agreed.add(test.nodeid)
+        return self._pairs[test.nodeid]
+
+    def looks(self, test: SideTest) -> tuple[int, int] | None:
+        """Return the numbers of pairs that judge the times of a test (`judge_pairs`); None if these are not judged."""
+        if test.nodeid in self._agreed:
+            return CLEAN_PAIRS, CLOSER_PAIRS
+        return TIMED_PAIRS if test.may_judge_times else None
+
+    def tolerances(self, test: SideTest) -> Tolerances:
+        """Return the tolerances by which a test is judged."""
+        return _at_least(test.tolerances) if test.nodeid in self._agreed else test.tolerances
+
+
+def _at_least(tolerances: Tolerances) -> Tolerances:
+    return replace(tolerances, tolerance=max(tolerances.tolerance, CLOSER))
+
+
+def seeming(there: Windows, here: Windows) -> tuple[float, int] | None:
+    """Return how many times as long the slowest window takes *here* if that seems slower, and the time in ns that
+    all windows which seem so take in the rounds of all pairs.
+    """
+    both = [
+        (base, now)
+        for name in there.keys() & here.keys()
+        for base, now in zip(there[name].coarse.values(), here[name].coarse.values())
+        if now.cpu_ns[0] > SEEMING.of(base.cpu_ns, elsewhere=False)
+    ]
+    if not both:
+        return None
+    ns = sum(base.wall_ns[0] + now.wall_ns[0] for base, now in both)
+    factor = max(now.cpu_ns[0] / max(base.cpu_ns[0], 1) for base, now in both)
+    return factor, ns * (LEAST_ROUNDS + 1) * CLOSER_PAIRS
