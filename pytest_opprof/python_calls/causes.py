@@ -151,19 +151,40 @@ def of_calls(
 
     None for *before* if the baseline's functions are unknown: the functions with most calls are then named.
     """
-    more = grown(before or NOTHING, now.functions)
+    known = before or NOTHING
+    more = grown(known, now.functions)
+    every = _every(known, now, more, is_changed)
+    calling = known.extra(now.lines)
+    lines, every = _leading(calling, now, every)
+    if not any(each.function in more for each in lines):
+        return [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
+    growth = _Growth(known, now, calling, every)
+    told, found = _Told(before, now, more, every, growth), list[Cause]()
+    for edges in growth.roots(lines, {*now.own}, is_changed)[:_LINES]:
+        if cause := told.cause(edges, is_first=not found):
+            found.append(cause)
+    return found
+
+
+def _every(
+    before: Before, now: PythonCalls, more: Mapping[str, int], is_changed: Callable[[SourceLine], bool]
+) -> dict[str, int]:
+    """Return by how much each function grew that may be a cause: also by few calls, if it may explain *more*."""
     # One more call of 1,202 explains no more than a thousandth of what grew below it (babel).
     every = {
         name: grew
-        for name, grew in _grown_at_all(before or NOTHING, now.functions).items()
-        if name in more or grew > TOLERANCE * (before or NOTHING).of(name)
+        for name, grew in _grown_at_all(before, now.functions).items()
+        if name in more or grew > TOLERANCE * before.of(name)
     }
     # A function that a changed line calls is new if the baseline may lack it.
     changed = {each.function for each in now.lines if is_changed(each.line)}
-    every |= {
-        name: now.functions[name] for name in filter((before or NOTHING).may_lack, changed & now.functions.keys())
-    }
-    calling = (before or NOTHING).extra(now.lines)
+    return every | {name: now.functions[name] for name in filter(before.may_lack, changed & now.functions.keys())}
+
+
+def _leading(
+    calling: Sequence[CallingLine], now: PythonCalls, every: dict[str, int]
+) -> tuple[list[CallingLine], dict[str, int]]:
+    """Return the lines of *calling* that may lead to calls of functions that grew, and these of *every* function."""
     # One more call of a function may be the cause of all that grew in it.
     lines = [each for each in calling if each.function in every and not _is_callback(each.function)]
     event_loops = {_place(each) for each in now.lines if each.direct and each.function in _EVENT_LOOPS}
@@ -180,46 +201,45 @@ def of_calls(
         lines = [each for each in lines if each.calls >= _NOTABLE * min(now.looked_up, every[each.function])]
         estimated = {_line(each): each.calls for each in now.lines}
         lines = [each for each in lines if each.calls >= _ESTIMATED * estimated[_line(each)]]
-    if not any(each.function in more for each in lines):
-        lines = []
-    own = {*now.own}
-    called_at = Counter(each.function for each in now.lines)
+    return lines, every
 
-    def is_bystander(each: CallingLine) -> bool:
-        """Return True if a line makes few of the extra calls of a function: one `len` beside 6,000 in a package."""
-        return each.function not in every or (
-            called_at[each.function] > 1 and each.calls < _NOTABLE * every[each.function]
-        )
 
-    found = [] if lines else [Cause(_without_line(name, before, now)) for name in _most(more, now)[:_LINES]]
-    growth = _Growth(before or NOTHING, now, calling, every)
-    for edges in growth.roots(lines, own, is_changed)[:_LINES]:
+class _Told:
+    """The causes of a window in words."""
+
+    def __init__(
+        self,
+        before: Before | None,
+        now: PythonCalls,
+        more: Mapping[str, int],
+        every: Mapping[str, int],
+        growth: _Growth,
+    ) -> None:
+        self._before = before
+        self._now = now
+        self._more = more
+        self._every = every
+        self._growth = growth
+        self._own = {*now.own}
+        self._called_at = Counter(each.function for each in now.lines)
+
+    def cause(self, edges: Sequence[CallingLine], *, is_first: bool) -> Cause | None:
+        """Return what a line, with its *edges* to functions that grew, leads to; None if other causes say it."""
+        now, before, more, every = self._now, self._before, self._more, self._every
         here = [each for each in now.lines if _place(each) == _place(edges[0]) and each.function != LOOP]
         # What follows from a function of the project has a line in it.
-        at = [each for each in here if each.function in every or each.function not in own] or here
+        at = [each for each in here if each.function in every or each.function not in self._own] or here
         blamed = {each.function for each in edges}
         at = [each for each in at if each.function in blamed or each.function not in every] or at
-        led = ""
-        first = min(
-            at,
-            key=lambda each: (
-                not each.direct,
-                is_bystander(each),
-                each.function not in own or _is_inside(each.function),
-                _is_builtin(each.function) or _is_inside(each.function),
-                each.function not in more,
-                each.function not in own and _is_private(each.function),
-                -each.calls,
-            ),
-        )
-        if found and _is_inside(first.function):
-            continue  # a part of the line, which names no call of it
+        first = min(at, key=self._last)
+        if not is_first and _is_inside(first.function):
+            return None  # a part of the line, which names no call of it
         uncached = first.function.removesuffix(CACHED)
-        if uncached in own and first.function not in every and (other := _leads_to(at, more)):
+        if uncached in self._own and first.function not in every and (other := _leads_to(at, more)):
             # A function that has no file, since it was generated, is called at the same line: cattrs.
             leads = _reaches(uncached, other, now.lines)
             first = first if leads else next(each for each in at if each.function == other)
-        alone = called_at[first.function] == 1
+        alone = self._called_at[first.function] == 1
         # Not every call's line is looked up.
         calls = now.functions.get(first.function, first.calls) if alone and first.function in every else first.calls
         verb = "calls" if first.direct else "leads to"
@@ -227,19 +247,38 @@ def of_calls(
         in_all = now.functions.get(first.function, calls)
         times = _times(first.function, calls, known, in_all, is_cut=now.looked_up > 0)
         said = f"`{_function(first)}` at {first.line.location} {verb} {times}"
-        if first.function not in every and (led := _leads_to(at, more)):
+        led = "" if first.function in every else _leads_to(at, more)
+        if led:
             from_here, in_all = sum(each.calls for each in at if each.function == led), now.functions.get(led, 0)
             said += f", which leads to {_times(led, from_here, before, in_all, is_cut=now.looked_up > 0)}"
-        if found and before is not None and first.function not in every and not led:
-            continue  # it calls builtins, of which other lines make the extra calls
-        if not found and before is not None:  # without a baseline nothing is known to be more
-            follow = growth.following(edges)
+        if not is_first and before is not None and first.function not in every and not led:
+            return None  # it calls builtins, of which other lines make the extra calls
+        if is_first and before is not None:  # without a baseline nothing is known to be more
+            follow = self._growth.following(edges)
             told = {first.function, led}
             rise = now.total - sum(before.calls.values()) - sum(more[name] for name in told & more.keys())
             said += _beside({name: follow[name] for name in follow.keys() & more.keys() - told}, rise)
             said += _of_first(now)
-        found.append(Cause(said, first.line if first.caller in own else None))
-    return found
+        return Cause(said, first.line if first.caller in self._own else None)
+
+    def _last(self, each: CallingLine) -> tuple[object, ...]:
+        """Return a key that is low for the call of a line to name: direct, of the project, with most calls."""
+        function = each.function
+        return (
+            not each.direct,
+            self._is_bystander(each),
+            function not in self._own or _is_inside(function),
+            _is_builtin(function) or _is_inside(function),
+            function not in self._more,
+            function not in self._own and _is_private(function),
+            -each.calls,
+        )
+
+    def _is_bystander(self, each: CallingLine) -> bool:
+        """Return True if a line makes few of the extra calls of a function: one `len` beside 6,000 in a package."""
+        return each.function not in self._every or (
+            self._called_at[each.function] > 1 and each.calls < _NOTABLE * self._every[each.function]
+        )
 
 
 def that_grew(before: Before, now: PythonCalls) -> list[Cause]:
