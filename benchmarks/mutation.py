@@ -54,13 +54,13 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "known = [amount(name, each) is None for each in (row.base, row.now) if each is not None]",
     ): "it asks whether exactly one of two sides knows the amount, so either is one of two",
     **{
-        ("verdict/compare.py", "if self.verdict is Verdict.MORE and self.base and self.now:", f"if {left}:"): (
+        ("verdict/diff.py", "if self.verdict is Verdict.MORE and self.base and self.now:", f"if {left}:"): (
             "an op with more calls has both sides; types need the test"
         )
         for left in ("self.verdict is Verdict.MORE and self.now", "self.verdict is Verdict.MORE and self.base")
     },
     (
-        "verdict/compare.py",
+        "verdict/diff.py",
         "if row.work.is_unjudged and row.work.number:",
         "if row.work.is_unjudged:",
     ): "a change that is not judged has its number; types need the test",

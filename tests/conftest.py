@@ -27,8 +27,9 @@ import pytest
 from pytest_opprof.backends import fake
 from pytest_opprof.errors import BackendError
 from pytest_opprof.measure import recorder
-from pytest_opprof.processes import child, recording
+from pytest_opprof.processes import child
 from pytest_opprof.processes.pool import Pool
+from pytest_opprof.processes.recorded_window import RecordedWindow
 from pytest_opprof.processes.recording import Recording
 from pytest_opprof.profile.environment import Environment
 from pytest_opprof.profile.events.assembly import assemble
@@ -223,7 +224,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     monkeypatch.setattr(Measuring, "_glance_for_leaks", lambda measuring, test, measurement, call: None)
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
     monkeypatch.setattr(window_result, "coarse_of", lambda profile: None)
-    monkeypatch.setattr(recording._Window, "keep_coarse", lambda window: None)
+    monkeypatch.setattr(RecordedWindow, "keep_coarse", lambda window: None)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makeini(
         "[pytest]\nopprof_backend = fake\nopprof_noise = ignore\naddopts = -p opprof -p xdist -p no:cacheprovider\n"
@@ -282,13 +283,13 @@ def in_one_thread(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[int]:
     return asked
 
 
-COARSE = window_result.coarse_of, recording._Window.keep_coarse
+COARSE = window_result.coarse_of, RecordedWindow.keep_coarse
 
 
 def coarsely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the runs of `suite` measure coarse times."""
     monkeypatch.setattr(window_result, "coarse_of", COARSE[0])
-    monkeypatch.setattr(recording._Window, "keep_coarse", COARSE[1])
+    monkeypatch.setattr(RecordedWindow, "keep_coarse", COARSE[1])
 
 
 def thrice(pytester: pytest.Pytester) -> None:

@@ -22,7 +22,8 @@ from ..machine.ranks import ranks_named
 from ..measure.plan import Settings
 from ..processes.pool import Pool
 from ..processes.ranks import Ranks
-from ..processes.recording import Recording, is_timed
+from ..processes.recorded_window import is_timed
+from ..processes.recording import Recording
 from ..report import colours
 from ..report.escaping import terminal
 from ..report.summary import Summary

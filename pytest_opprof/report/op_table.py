@@ -13,7 +13,7 @@ from ..results.judged_window import JudgedWindow
 from ..results.window_result import BODY, WindowNumbers
 from ..units import format_ns, plural
 from ..verdict.changed import calls_vary, split
-from ..verdict.compare import Diff, Row
+from ..verdict.diff import Diff, Row
 from ..verdict.findings import OVER_BUDGET
 from ..verdict.quantities import as_a_whole
 from ..verdict.verdicts import Sense, Verdict

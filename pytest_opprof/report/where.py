@@ -14,7 +14,7 @@ from ..results.window_result import amount, amount_of
 from ..sites.match import Grown
 from ..sites.places import Amount, Calls
 from ..units import plural
-from ..verdict.compare import Row
+from ..verdict.diff import Row
 from ..verdict.quantities import FACTS, called
 from ..verdict.verdicts import Verdict
 from .colours import TextLine

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..errors import UsageError
-from ..verdict.compare import Diff, Row
+from ..verdict.diff import Diff, Row
 from .test_id import function_of, split_id
 
 TRAILER = "Opprof-Accept"

@@ -14,7 +14,7 @@ from ..profile.site_calls import SourceLine, kept_sites
 from ..sites.match import Grown, grown, leading_to_all, repeated, with_callers
 from ..sites.places import Amount, Place, WindowSites
 from ..units import format_bytes, plural
-from ..verdict.compare import Row
+from ..verdict.diff import Row
 from ..verdict.findings import Finding
 from ..verdict.quantities import FACTS, with_lines
 from ..verdict.verdicts import OF_MORE_CALLS, Verdict

@@ -18,7 +18,7 @@ from ..python_calls.names import LOOP, PREFIX, matching
 from ..sites.places import WindowSites
 from ..verdict.budgets import WINDOW_KEYS
 from ..verdict.changed import titles
-from ..verdict.compare import Diff, Row
+from ..verdict.diff import Diff, Row
 from ..verdict.findings import RANKS, Broken, Finding, LimitResult, with_consequences
 from ..verdict.python_limits import counted_as
 from ..verdict.quantities import (

@@ -16,7 +16,7 @@ from .quantities import OF_TYPE, QUANTITIES, SHARE_OF_TIME, words
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
-    from .compare import Row
+    from .diff import Row
 
 NO_OP = "no op"
 CAST = "Cast"

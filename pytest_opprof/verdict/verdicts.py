@@ -159,6 +159,11 @@ class TimingVerdict:
     """The number of pairs that see the change of each op in `ops`, and of the window (None)."""
 
     @property
+    def is_unjudged(self) -> bool:
+        """Whether its times have no verdict."""
+        return self.verdict in (Verdict.NOISY, Verdict.INCOMPARABLE)
+
+    @property
     def change(self) -> float | None:
         """The slowdown of the window: 0.1 is 10 %."""
         return self.now.total_ns / self.base.total_ns - 1 if self.base and self.now and self.base.total_ns else None

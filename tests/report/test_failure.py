@@ -14,7 +14,8 @@ from pytest_opprof.report.accepting import Accepting
 from pytest_opprof.results.judged_window import JudgedWindow
 from pytest_opprof.results.window_result import WindowNumbers
 from pytest_opprof.verdict.budgets import Budget
-from pytest_opprof.verdict.compare import Diff, compare
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.diff import Diff
 from pytest_opprof.verdict.times.stored_rule import judge
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import Verdict

@@ -8,7 +8,8 @@ from pytest_opprof.errors import UsageError
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.results.acceptance import Acceptance, accepted, lines_of, parsed, proposed
-from pytest_opprof.verdict.compare import TOTAL, Row, compare
+from pytest_opprof.verdict.compare import compare
+from pytest_opprof.verdict.diff import TOTAL, Row
 from pytest_opprof.verdict.tolerances import PAIRS
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 

@@ -4,7 +4,7 @@ from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE
 from pytest_opprof.verdict.changed import calls_vary, split, titles
-from pytest_opprof.verdict.compare import Row
+from pytest_opprof.verdict.diff import Row
 from pytest_opprof.verdict.findings import Finding
 from pytest_opprof.verdict.verdicts import Verdict
 

@@ -12,10 +12,6 @@ from pytest_opprof.profile.op_counts import Done, OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.profile.timings import OUTSIDE, ProcessTimes
 from pytest_opprof.verdict.compare import (
-    FIRST_USE,
-    VARIES,
-    Diff,
-    Row,
     changes,
     compare,
     compare_counts_first,
@@ -24,6 +20,7 @@ from pytest_opprof.verdict.compare import (
     unseen,
     without_first_uses,
 )
+from pytest_opprof.verdict.diff import FIRST_USE, VARIES, Diff, Row
 from pytest_opprof.verdict.facts import amount
 from pytest_opprof.verdict.findings import Broken, LimitResult
 from pytest_opprof.verdict.quantities import CPU_TIME, SUMS

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
 from pytest_opprof.verdict.budgets import WINDOW_KEYS
-from pytest_opprof.verdict.compare import Diff, compare, compare_counts_first
+from pytest_opprof.verdict.compare import compare, compare_counts_first
+from pytest_opprof.verdict.diff import Diff
 from pytest_opprof.verdict.facts import compared
 from pytest_opprof.verdict.quantities import FACTS, SUMS
 from pytest_opprof.verdict.times.stored_rule import unjudged

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
-from pytest_opprof.verdict.compare import Diff, Row
+from pytest_opprof.verdict.diff import Diff, Row
 from pytest_opprof.verdict.tolerances import STORED
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 from pytest_opprof.verdict.work import Work, compared

@@ -21,7 +21,7 @@ from . import whole
 
 if TYPE_CHECKING:
     from ...results.judged_window import JudgedWindow
-    from ...verdict.compare import Diff
+    from ...verdict.diff import Diff
     from .sides import Side
 
 Windows = Mapping[tuple[str, str], "JudgedWindow"]

@@ -34,7 +34,8 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import plural
-from ...verdict.compare import UNSTEADY, Diff, Row, changes, compare_counts_first
+from ...verdict.compare import changes, compare_counts_first
+from ...verdict.diff import UNSTEADY, Diff, Row
 from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
 from ...verdict.times.coarse import Slower
 from ...verdict.times.pair_rule import judge_pairs

@@ -10,7 +10,7 @@ from ...processes.collection import SideTest
 from ...processes.turns import SideRun
 from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
-from ...verdict.compare import Diff
+from ...verdict.diff import Diff
 from ...verdict.times.coarse import SEEMING, Slower, slower, together
 from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CLEAN_PAIRS, CLOSER_PAIRS, COARSE_PROCESSES, TIMED_PAIRS

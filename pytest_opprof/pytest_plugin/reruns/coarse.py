@@ -20,7 +20,7 @@ from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...results.window_result import WindowNumbers, coarse_of
 from ...units import format_ns
-from ...verdict.compare import Diff
+from ...verdict.diff import Diff
 from ...verdict.quantities import COARSE, WALL_TIME
 from ...verdict.times.coarse import (
     Coarse,

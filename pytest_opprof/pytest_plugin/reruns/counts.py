@@ -27,7 +27,8 @@ from ...python_calls.counted import PythonCalls
 from ...results.judged_window import DEPENDS, JudgedWindow
 from ...results.window_result import BODY
 from ...units import format_ns, plural
-from ...verdict.compare import FIRST_USE, UNSTEADY, changes, compare_counts_first, excuse, only_compiles
+from ...verdict.compare import changes, compare_counts_first, excuse, only_compiles
+from ...verdict.diff import FIRST_USE, UNSTEADY
 from ...verdict.quantities import FACTS, PYTHON_CALLS, RECOMPILATIONS, named
 from ...verdict.times.coarse import clearly_more
 from ...verdict.times.repeats import CONFIRMING_S

@@ -10,7 +10,7 @@ from typing import Final
 from ...profile.op_counts import OpCounts
 from ...units import format_change, format_ns, format_share, plural
 from ...verdict.changed import calls_vary, split
-from ...verdict.compare import Diff, Row
+from ...verdict.diff import Diff, Row
 from ...verdict.quantities import word
 from ...verdict.verdicts import Sense, Verdict
 from . import marks
