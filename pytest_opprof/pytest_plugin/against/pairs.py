@@ -37,12 +37,12 @@ from ...units import plural
 from ...verdict.compare import changes, compare_counts_first
 from ...verdict.diff import UNSTEADY, Diff, Row
 from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
-from ...verdict.times.coarse import Slower
+from ...verdict.times.coarse import SEEMING, SEEMING_OF_FEW, Slower
 from ...verdict.times.pair_rule import judge_pairs
-from ...verdict.times.repeats import CALL_PAIRS
+from ...verdict.times.repeats import CALL_PAIRS, FEW_TESTS
 from ...verdict.times.stored_rule import unjudged
 from ...verdict.tolerances import LEAST_ROUNDS
-from ...verdict.verdicts import TimingVerdict
+from ...verdict.verdicts import TimingVerdict, Verdict
 from ..options import settings_of
 from ..outcome import concluded
 from ..reruns.causes import OF_TIME, in_words
@@ -206,27 +206,35 @@ class Found:
             before, after = (windows_of(side.reports.get(test, [])) for side in pair)
             self.coarse.add(test, before, after, busy)
 
-    def seem_slower(self, tests: Iterable[SideTest]) -> list[tuple[SideTest, int]]:
+    def seem_slower(self, tests: Sequence[SideTest]) -> list[tuple[SideTest, int]]:
         """Return the tests that pass and seem slower in the first pair, first the ones that grew most.
 
         Each with the time, ns, that its rounds take in all pairs.
         """
-        found = []
+        found, limit = [], SEEMING_OF_FEW if len(tests) <= FEW_TESTS else SEEMING
         for test in tests:
             if test.may_judge_times or test.tolerances.is_of_many:
                 continue
-            seems = seeming(*self._first_windows(test.nodeid))
+            seems = seeming(*self._first_windows(test.nodeid), limit)
             if seems and not any(window.verdict.is_regression for window in self._compared_in_all(test)):
                 found.append((*seems, test))
         return [(test, ns) for _, ns, test in sorted(found, key=lambda each: each[0], reverse=True)]
 
     def conclude_in_rounds(self, test: SideTest) -> None:
-        """Replace the results of a test by those of the pairs that ran it in rounds, all of which found it slower."""
+        """Replace the results of a test by those of the pairs that ran it in rounds, unless together they find it no
+        slower.
+        """
+        known, windows = [side.reports.get(test.nodeid, []) for side in self.first], self._windows[test.nodeid]
         pairs = self.rounds.agreed(test)
         self._replace(test, pairs[0])
         self._windows[test.nodeid] = [
             (windows_of(before.reports[test.nodeid]), windows_of(after.reports[test.nodeid])) for before, after in pairs
         ]
+        found = {diff.timing.verdict for diff in self._diffs_of(test).values()}
+        if found.isdisjoint([Verdict.SLOWER, Verdict.NOISY]):
+            self.rounds.forget(test)
+            self._replace(test, [SideRun(reports={test.nodeid: each}) for each in known])
+            self._windows[test.nodeid] = windows
 
     def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.

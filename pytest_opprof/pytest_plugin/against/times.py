@@ -11,10 +11,10 @@ from ...processes.turns import SideRun
 from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...verdict.diff import Diff
-from ...verdict.times.coarse import SEEMING, Slower, slower, together
+from ...verdict.times.coarse import Limit, Slower, slower, together
 from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CLEAN_PAIRS, CLOSER_PAIRS, COARSE_PROCESSES, TIMED_PAIRS
-from ...verdict.tolerances import CLOSER, LEAST_ROUNDS, Tolerances
+from ...verdict.tolerances import CLOSER, LEAST_ROUNDS, SUSPICIOUS, Tolerances
 from ...verdict.verdicts import Verdict
 from ..reruns.coarse import explained, is_judged
 from .side_reports import Windows, windows_of
@@ -89,12 +89,12 @@ class RoundPairs:
         """The tests that all pairs found slower."""
 
     def add(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
-        """Add a *pair*; return whether a window of the test is slower there."""
+        """Add a *pair*; return whether a window of the test is so slow there that all pairs may find it slower."""
         sides = [SideRun(reports={test.nodeid: side.reports.get(test.nodeid, [])}) for side in pair]
         self._pairs.setdefault(test.nodeid, []).append(sides)
         before, after = (windows_of(side.reports[test.nodeid]) for side in sides)
         return any(
-            judge_pairs([times], _at_least(test.tolerances)).total is Verdict.SLOWER
+            judge_pairs([times], _at_least(test.tolerances, SUSPICIOUS)).total is Verdict.SLOWER
             for name in before.keys() & after.keys()
             for times in zip(before[name].processes, after[name].processes)
         )
@@ -103,6 +103,10 @@ class RoundPairs:
         """Note that all pairs found a test slower, and return them."""
         self._agreed.add(test.nodeid)
         return self._pairs[test.nodeid]
+
+    def forget(self, test: SideTest) -> None:
+        """Note that all pairs together found a test no slower."""
+        self._agreed.discard(test.nodeid)
 
     def looks(self, test: SideTest) -> tuple[int, int] | None:
         """Return the numbers of pairs that judge the times of a test (`judge_pairs`); None if these are not judged."""
@@ -115,19 +119,19 @@ class RoundPairs:
         return _at_least(test.tolerances) if test.nodeid in self._agreed else test.tolerances
 
 
-def _at_least(tolerances: Tolerances) -> Tolerances:
-    return replace(tolerances, tolerance=max(tolerances.tolerance, CLOSER))
+def _at_least(tolerances: Tolerances, share: float = 1) -> Tolerances:
+    return replace(tolerances, tolerance=share * max(tolerances.tolerance, CLOSER))
 
 
-def seeming(there: Windows, here: Windows) -> tuple[float, int] | None:
-    """Return how many times as long the slowest window takes *here* if that seems slower, and the time in ns that
-    all windows which seem so take in the rounds of all pairs.
+def seeming(there: Windows, here: Windows, limit: Limit) -> tuple[float, int] | None:
+    """Return how many times as long the slowest window takes *here* if that is above the *limit*, and the time in ns
+    that all such windows take in the rounds of all pairs.
     """
     both = [
         (base, now)
         for name in there.keys() & here.keys()
         for base, now in zip(there[name].coarse.values(), here[name].coarse.values())
-        if now.cpu_ns[0] > SEEMING.of(base.cpu_ns, elsewhere=False)
+        if now.cpu_ns[0] > limit.of(base.cpu_ns, elsewhere=False)
     ]
     if not both:
         return None

@@ -187,7 +187,7 @@ def test_a_test_without_rounds_that_is_a_little_slower_is_judged_in_rounds(repos
             "opprof: 1 test seems slower than in HEAD; pair 1 of 5, in 10 rounds",
             "opprof: 1 test seems slower than in HEAD; pair 5 of 5, in 10 rounds",
             "opprof: one more pair, 1 test, to look up source lines",
-            "  time: * us -> * ms, +*%*, limit 15%, in 5 pairs of processes",
+            "  time: * us -> * ms, +*%*, limit 10%, in 5 pairs of processes",
             "    *% of the time is at model/__init__.py:3 in step `*",
             "opprof: 1 test measured, 0 ok, 1 slower*",
         ]
