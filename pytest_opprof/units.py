@@ -102,6 +102,11 @@ def format_share(share: float, digits: int = 3) -> str:
     return f"{_digits(share * 100, digits)}%"
 
 
+def format_factor(times: float) -> str:
+    """Write how many times as much: ``x3.54``, ``x3,540``."""
+    return f"x{times:,.0f}" if times >= 100 else f"x{times:.3g}"
+
+
 def format_change(before: float, after: float) -> str:
     """Write a relative change with its sign: ``+12.5%``; an infinite one as ``new``."""
     if before <= 0:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..ops.dtypes import NAMES, width
 from ..profile.op_counts import NONE, RANDOM_SIZES, OpCounts
-from ..units import plural
+from ..units import format_factor, plural
 from .quantities import MORE_WORK, QUANTITIES
 from .verdicts import Verdict
 
@@ -114,7 +114,7 @@ def _amounts(op: str, base: OpCounts, now: OpCounts, tolerance: float) -> Iterat
         if old is not None and new is not None and (direction := MORE_WORK.direction(old, new, tolerance)):
             quantity = QUANTITIES[what.lower()]
             before, after = (quantity.unit.write(each.most, 3) for each in (old, new))
-            times = f"x{new.most / old.most:.3g}" if old.most else f"{before} -> {after}"
+            times = format_factor(new.most / old.most) if old.most else f"{before} -> {after}"
             number = Number(quantity.name, f"{op}: {quantity.text} {after}", before, f", {times}" if old.most else "")
             yield Work(Verdict.MORE_WORK if direction > 0 else Verdict.LESS_WORK, f"{what} {times}", number)
 

@@ -912,11 +912,29 @@ def test_python_calls_come_first_if_they_are_a_hundred_times_the_extra_calls_of_
     assert compare(base, now, TimingVerdict(Verdict.OK), STORED).worse[0].op == first
 
 
+@pytest.mark.parametrize(("calls", "more", "first"), [(100, 2.0, "peak_memory"), (100, 1.9, "Sub"), (5, 60.0, "Sub")])
+def test_a_peak_that_doubled_comes_before_few_calls_more_of_ops(calls: int, more: float, first: str) -> None:
+    base = {"Add": OpCounts(Range(calls))}, {"peak_memory": Range(2**20)}
+    now = {"Add": OpCounts(Range(calls)), "Sub": OpCounts(Range(1))}, {"peak_memory": Range(int(2**20 * more))}
+    assert compare(base, now, TimingVerdict(Verdict.OK), STORED).worse[0].op == first
+
+
 @pytest.mark.parametrize(("calls", "first"), [(351, "host_memory"), (400, "python_calls")])
 def test_a_few_calls_more_come_after_the_memory(calls: int, first: str) -> None:
     base = {}, {"python_calls": Range(340), "host_memory": Range(4 << 20)}
     now = {}, {"python_calls": Range(calls), "host_memory": Range(10 << 20)}
     assert compare(base, now, TimingVerdict(Verdict.OK), STORED).worse[0].op == first
+
+
+def test_a_leak_comes_before_the_ops_recorded_for_backward_that_it_holds() -> None:
+    base, now = (
+        ({}, {"grad_nodes": Range(27), "left_behind": Range(0)}),
+        ({}, {"grad_nodes": Range(29), "left_behind": Range(1)}),
+    )
+    assert [row.op for row in compare(base, now, TimingVerdict(Verdict.OK), STORED).worse] == [
+        "left_behind",
+        "grad_nodes",
+    ]
 
 
 def test_python_calls_come_after_compilations_and_beside_no_op_that_is_called_more_where_they_were() -> None:

@@ -36,13 +36,13 @@ from ...sites.changed import Changes
 from ...units import plural
 from ...verdict.compare import changes, compare_counts_first
 from ...verdict.diff import UNSTEADY, Diff, Row
-from ...verdict.quantities import FACTS, KEPT_MEMORY, PEAKS
+from ...verdict.quantities import COARSE, FACTS, KEPT_MEMORY, PEAKS
 from ...verdict.times.coarse import SEEMING, SEEMING_OF_FEW, Slower
 from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CALL_PAIRS, FEW_TESTS
 from ...verdict.times.stored_rule import unjudged
 from ...verdict.tolerances import LEAST_ROUNDS
-from ...verdict.verdicts import TimingVerdict, Verdict
+from ...verdict.verdicts import TimingVerdict
 from ..options import settings_of
 from ..outcome import concluded
 from ..reruns.causes import OF_TIME, in_words
@@ -98,7 +98,7 @@ class Found:
         self._diffs = defaultdict[str, dict[tuple[str, int], Diff]](dict)
         """By test: the comparison of each window, by the number of pairs."""
         self.coarse = CoarsePairs()
-        self.rounds = RoundPairs()
+        self.rounds = RoundPairs(is_noise_ignored=self._settings.noise == "ignore")
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: the source lines of ops, on both sides."""
         self._lines: dict[str, tuple[dict[str, PythonCalls], dict[str, PythonCalls]]] = {}
@@ -206,35 +206,33 @@ class Found:
             before, after = (windows_of(side.reports.get(test, [])) for side in pair)
             self.coarse.add(test, before, after, busy)
 
+    def seems_slower(self, test: SideTest) -> tuple[float, int] | None:
+        """Return how many times as long a test takes in the first pair, and the time, ns, that its rounds take in all
+        pairs; None unless it seems slower, and its times may be judged in rounds.
+        """
+        if test.may_judge_times or test.tolerances.is_of_many:
+            return None
+        is_one_of_few = len(self._windows) <= FEW_TESTS
+        return seeming(*self._first_windows(test.nodeid), SEEMING_OF_FEW if is_one_of_few else SEEMING)
+
     def seem_slower(self, tests: Sequence[SideTest]) -> list[tuple[SideTest, int]]:
         """Return the tests that pass and seem slower in the first pair, first the ones that grew most.
 
         Each with the time, ns, that its rounds take in all pairs.
         """
-        found, limit = [], SEEMING_OF_FEW if len(tests) <= FEW_TESTS else SEEMING
+        found = []
         for test in tests:
-            if test.may_judge_times or test.tolerances.is_of_many:
+            if self.does_more(test):
                 continue
-            seems = seeming(*self._first_windows(test.nodeid), limit)
-            if seems and not any(window.verdict.is_regression for window in self._compared_in_all(test)):
+            if (test.nodeid in self._changed) is not (test.nodeid in self._today):
+                continue  # the two sides have different tests
+            seems = self.seems_slower(test)
+            windows = self._compared_in_all(test) if seems else []
+            # A coarse time that a commit accepts is slower, too.
+            is_known = any(window.verdict.is_regression or COARSE.keys() & window.allowed.keys() for window in windows)
+            if seems and not is_known:
                 found.append((*seems, test))
         return [(test, ns) for _, ns, test in sorted(found, key=lambda each: each[0], reverse=True)]
-
-    def conclude_in_rounds(self, test: SideTest) -> None:
-        """Replace the results of a test by those of the pairs that ran it in rounds, unless together they find it no
-        slower.
-        """
-        known, windows = [side.reports.get(test.nodeid, []) for side in self.first], self._windows[test.nodeid]
-        pairs = self.rounds.agreed(test)
-        self._replace(test, pairs[0])
-        self._windows[test.nodeid] = [
-            (windows_of(before.reports[test.nodeid]), windows_of(after.reports[test.nodeid])) for before, after in pairs
-        ]
-        found = {diff.timing.verdict for diff in self._diffs_of(test).values()}
-        if found.isdisjoint([Verdict.SLOWER, Verdict.NOISY]):
-            self.rounds.forget(test)
-            self._replace(test, [SideRun(reports={test.nodeid: each}) for each in known])
-            self._windows[test.nodeid] = windows
 
     def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.
@@ -415,7 +413,7 @@ class Found:
 
     def _compared(self, compared: SideTest, result: WindowResult) -> JudgedWindow:
         name, test = result.name, compared.nodeid
-        runs = tuple(after for _, after in self._runs(test, name))
+        runs = tuple(after for _, after in self.rounds.of(compared, name) or self._runs(test, name))
         if any(each.about == "compilations" for each in result.remarks):
             result = self._with_new_reasons_first(test, result)
         window = JudgedWindow(result, result.broken, processes=runs, limits=result.limits)
@@ -553,7 +551,7 @@ class Found:
     def _diff(self, test: SideTest, window: str) -> Diff:
         # Four questions about each test ask for it; once is 0.7 ms.
         every = self._windows[test.nodeid]
-        diffs, key = self._diffs[test.nodeid], (window, len(every))
+        diffs, key = self._diffs[test.nodeid], (window, len(every) + len(self.rounds.of(test, window)))
         if (known := diffs.get(key)) is not None:
             return known
         pairs = [pair for pair in every if all(window in side for side in pair)]
@@ -579,16 +577,17 @@ class Found:
         return found
 
     def _timing(self, test: SideTest, window: str) -> TimingVerdict:
+        if in_rounds := self.rounds.verdict(test, window):
+            return in_rounds
         pairs = self._runs(test.nodeid, window)
         rounds = min((run.rounds for pair in pairs for run in pair), default=0)
         if rounds < LEAST_ROUNDS:
             return unjudged(f"{rounds} of {LEAST_ROUNDS} rounds measured", [run for _, run in pairs])
-        looks = self.rounds.looks(test)
-        if looks is None:
+        if not test.may_judge_times:
             return unjudged("its rounds were not known when the sides began to run", [run for _, run in pairs])
         if self._settings.noise == "ignore":
             pairs = [(without_noise(before), without_noise(after)) for before, after in pairs]
-        return judge_pairs(pairs, self.rounds.tolerances(test), looks)
+        return judge_pairs(pairs, test.tolerances)
 
     def _runs(self, test: str, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
         """Return the times of a window in each pair of processes."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
@@ -37,7 +36,6 @@ from ...results.acceptance import Acceptance, lines_of, parsed, proposed
 from ...results.test_id import function_of, split_id
 from ...sites.changed import Changes
 from ...units import format_ns, plural
-from ...verdict.times.coarse import CPU
 from ...verdict.times.repeats import CALL_PAIRS, CLOSER_NS, CLOSER_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
 from ...verdict.tolerances import LEAST_ROUNDS
 from .pairs import Found
@@ -304,7 +302,11 @@ class Against:
         self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], tree: Worktree, found: Found
     ) -> None:
         """Run changed *tests* that do more as they are now on both sides: the change may be in the test alone."""
-        asked = [test for test in tests if found.is_open(test) or found.suspects(test) or found.does_more_later(test)]
+        asked = [
+            test
+            for test in tests
+            if found.is_open(test) or found.suspects(test) or found.does_more_later(test) or found.seems_slower(test)
+        ]
         if not asked:
             return
         say(self._config, f"opprof: one more pair, {plural(len(asked), 'changed test')} as now on both sides")
@@ -377,28 +379,38 @@ class Against:
 
         Each test with the time that its rounds take in all pairs.
         """
-        looked_at = [test for (test, _), sum_ns in zip(tests, accumulate(ns for _, ns in tests)) if sum_ns < CLOSER_NS]
-        if left := len(tests) - len(looked_at):
-            self._summary.lines.append(
-                f"opprof: {plural(left, 'test')} more may be up to x{CPU.factor} slower than in {self._base.name}: not"
-                f" judged in rounds, which would take more than {format_ns(CLOSER_NS)}"
-            )
-        self._timed.update(test.nodeid for test in looked_at)
-        for number in range(CLOSER_PAIRS):
-            if not looked_at:
-                return
-            seem = "seems" if len(looked_at) == 1 else "seem"
+        in_rounds, left_out, left_ns = list[SideTest](), list[str](), CLOSER_NS
+        for test, ns in tests:
+            if ns <= left_ns:
+                in_rounds.append(test)
+                left_ns -= ns
+            else:
+                left_out.append(test.nodeid)
+        self._say_not_in_rounds(left_out, f"in rounds they take more than {format_ns(CLOSER_NS)}")
+        self._timed.update(test.nodeid for test in in_rounds)
+        number = 0
+        while in_rounds and number < CLOSER_PAIRS:
+            seem = "seems" if len(in_rounds) == 1 else "seem"
             of = f"pair {number + 1} of {CLOSER_PAIRS}, in {LEAST_ROUNDS} rounds"
-            say(self._config, f"opprof: {plural(len(looked_at), 'test')} {seem} slower than in {self._base.name}; {of}")
-            [wanted] = self._wanted([[test.nodeid for test in looked_at]], in_turns=True)
+            say(self._config, f"opprof: {plural(len(in_rounds), 'test')} {seem} slower than in {self._base.name}; {of}")
+            [wanted] = self._wanted([[test.nodeid for test in in_rounds]], in_turns=True)
             try:
                 pair = turns.run_at_once([(sides, wanted)], bool(number % 2), Request(ops_only=True))
             except BackendError as error:
-                self._summary.lines.append(f"opprof: tests that seem slower were not judged in rounds: {error}")
-                return
-            looked_at = [test for test in looked_at if found.rounds.add(test, pair)]
-        for test in looked_at:
-            found.conclude_in_rounds(test)
+                # Without the test that ended a side, the others go on.
+                ended = [test.nodeid for test in in_rounds if test.nodeid in str(error)]
+                ended = ended or [test.nodeid for test in in_rounds]
+                self._say_not_in_rounds(ended, str(error))
+                in_rounds = [test for test in in_rounds if test.nodeid not in ended]
+                continue
+            in_rounds = [test for test in in_rounds if found.rounds.add(test, pair)]
+            number += 1
+        for test in in_rounds:
+            found.rounds.agree(test)
+
+    def _say_not_in_rounds(self, tests: Sequence[str], why: str) -> None:
+        if tests:
+            self._summary.lines.append(f"opprof: slower at first, and not judged in rounds: {listed(tests)}: {why}")
 
     def _pair(
         self, sides: Sequence[Sequence[Command]], tests: Sequence[SideTest], swapped: bool

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ...baselines.entry import WindowBaseline
 from ...processes.collection import SideTest
 from ...processes.turns import SideRun
+from ...profile.timings import ProcessTimes, without_noise
 from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...verdict.diff import Diff
 from ...verdict.times.coarse import Limit, Slower, slower, together
 from ...verdict.times.pair_rule import judge_pairs
-from ...verdict.times.repeats import CLEAN_PAIRS, CLOSER_PAIRS, COARSE_PROCESSES, TIMED_PAIRS
+from ...verdict.times.repeats import CLEAN_PAIRS, CLOSER_PAIRS, COARSE_PROCESSES
 from ...verdict.tolerances import CLOSER, LEAST_ROUNDS, SUSPICIOUS, Tolerances
-from ...verdict.verdicts import Verdict
+from ...verdict.verdicts import TimingVerdict, Verdict
 from ..reruns.coarse import explained, is_judged
 from .side_reports import Windows, windows_of
 
@@ -81,38 +83,46 @@ def slower_than(
 
 
 class RoundPairs:
-    """The pairs of processes that ran tests in rounds although these ask for none, since they seemed slower."""
+    """The times of tests in rounds that no mark asks for, since they seemed slower: pairs of processes."""
 
-    def __init__(self) -> None:
-        self._pairs: dict[str, list[list[SideRun]]] = {}
+    def __init__(self, *, is_noise_ignored: bool) -> None:
+        self._is_noise_ignored = is_noise_ignored
+        self._times = defaultdict[tuple[str, str], list[tuple[ProcessTimes, ProcessTimes]]](list)
+        """By test and window."""
         self._agreed = set[str]()
         """The tests that all pairs found slower."""
 
     def add(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
         """Add a *pair*; return whether a window of the test is so slow there that all pairs may find it slower."""
-        sides = [SideRun(reports={test.nodeid: side.reports.get(test.nodeid, [])}) for side in pair]
-        self._pairs.setdefault(test.nodeid, []).append(sides)
-        before, after = (windows_of(side.reports[test.nodeid]) for side in sides)
-        return any(
-            judge_pairs([times], _at_least(test.tolerances, SUSPICIOUS)).total is Verdict.SLOWER
-            for name in before.keys() & after.keys()
-            for times in zip(before[name].processes, after[name].processes)
-        )
+        sides = [side.reports.get(test.nodeid, []) for side in pair]
+        if any(report["outcome"] != "passed" for reports in sides for report in reports):
+            return False  # it cannot run so often
+        before, after = map(windows_of, sides)
+        is_slower = False
+        for name in before.keys() & after.keys():
+            for there, here in zip(before[name].processes, after[name].processes):
+                if min(there.rounds, here.rounds) < LEAST_ROUNDS:
+                    continue
+                times = (without_noise(there), without_noise(here)) if self._is_noise_ignored else (there, here)
+                self._times[test.nodeid, name].append(times)
+                is_slower |= judge_pairs([times], _at_least(test.tolerances, SUSPICIOUS)).total is Verdict.SLOWER
+        return is_slower
 
-    def agreed(self, test: SideTest) -> list[list[SideRun]]:
-        """Note that all pairs found a test slower, and return them."""
+    def agree(self, test: SideTest) -> None:
+        """Note that all pairs found a test slower."""
         self._agreed.add(test.nodeid)
-        return self._pairs[test.nodeid]
 
-    def forget(self, test: SideTest) -> None:
-        """Note that all pairs together found a test no slower."""
-        self._agreed.discard(test.nodeid)
+    def of(self, test: SideTest, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
+        """Return the times of a window on both sides, if all pairs found its test slower; else none."""
+        times = self._times.get((test.nodeid, window), [])
+        return times if test.nodeid in self._agreed and len(times) == CLOSER_PAIRS else []
 
-    def looks(self, test: SideTest) -> tuple[int, int] | None:
-        """Return the numbers of pairs that judge the times of a test (`judge_pairs`); None if these are not judged."""
-        if test.nodeid in self._agreed:
-            return CLEAN_PAIRS, CLOSER_PAIRS
-        return TIMED_PAIRS if test.may_judge_times else None
+    def verdict(self, test: SideTest, window: str) -> TimingVerdict | None:
+        """Return the verdict on the times of a window if all pairs together find it slower, or too noisy."""
+        if not (times := self.of(test, window)):
+            return None
+        found = judge_pairs(times, self.tolerances(test), (CLEAN_PAIRS, CLOSER_PAIRS))
+        return found if found.verdict in (Verdict.SLOWER, Verdict.NOISY) else None
 
     def tolerances(self, test: SideTest) -> Tolerances:
         """Return the tolerances by which a test is judged."""

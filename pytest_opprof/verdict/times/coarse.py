@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...units import format_ns, format_share
+from ...units import format_factor, format_ns, format_share
 from ..quantities import COARSE, CPU_TIME, WALL_TIME
 from ..verdicts import Verdict
 from ..work import Number, Work
@@ -204,7 +204,7 @@ class Slower:
     def number(self, *more: str) -> Number:
         """Return the change as a finding shows it, with *more* text."""
         times = self.now_ns / self.base_ns if self.base_ns else 0
-        shown = f", x{times:.0f}" if times >= 100 else f", x{times:.3g}" if times else ""
+        shown = f", {format_factor(times)}" if times else ""
         now = f"{COARSE[self.name]}: {_shown(self.now_ns)}"
         return Number(self.name, now, _span(self.base_ns, self.most_ns), "; ".join([shown, *filter(None, more)]))
 

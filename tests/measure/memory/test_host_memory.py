@@ -177,6 +177,23 @@ def test_memory_of_lines_of_the_test_comes_last(tmp_path: Path) -> None:
     assert places == [["test_host_memory.py", "made.py"], ["made.py", "test_host_memory.py"]]
 
 
+@pytest.mark.parametrize(("of_test", "held", "named"), [(True, 4.5, 0), (True, 6, 1), (False, 4.5, 1)])
+def test_lines_of_the_test_alone_that_hold_less_than_half_of_a_peak_explain_nothing(
+    monkeypatch: pytest.MonkeyPatch, of_test: bool, held: float, named: int
+) -> None:
+    monkeypatch.setattr(host_memory, "_NEARLY", (0.4,))
+
+    def body() -> None:
+        (looker,) = (thread for thread in enumerate_threads() if thread.name == LOOKER)
+        kept = bytearray(int(held * MIB))
+        looker.join(10)  # it has looked
+        del kept
+
+    shown = Shown(Path(__file__).parents[4], show=[])
+    shown.test = __file__ if of_test else ""
+    assert len(lines_at(10 * MIB, body, shown)) == named
+
+
 def test_a_changed_line_is_named_for_a_peak_that_no_look_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     def made() -> None:
         bytearray(4 * MIB)

@@ -801,12 +801,17 @@ def test_the_test_that_grew_most_comes_first(pairs: Run) -> None:
     assert [test for test, _ in run.found.seem_slower([b, a])] == [a, b]
 
 
-def in_rounds(run: Pairs, *ratios: float, wait_ns: int = 0) -> list[bool]:
-    """Add pairs that ran a test in rounds; return whether each finds it slower."""
+def in_rounds(run: Pairs, *ratios: float, wait_ns: int = 0, rounds: int = 10, outcome: str = "passed") -> list[bool]:
+    """Add pairs that ran a test in rounds; return whether each finds it slower. If all do, they agree."""
     answers = []
     for ratio in ratios:
-        there, here = run.side(wait_ns=wait_ns), run.side(int(NS * ratio), wait_ns=wait_ns)
+        there, here = (
+            SideRun([run.test], {run.test: run.reports(window(ns, rounds=rounds, wait_ns=wait_ns), outcome=outcome)})
+            for ns in (NS, int(NS * ratio))
+        )
         answers.append(run.found.rounds.add(run.described, [there, here]))
+    if all(answers):
+        run.found.rounds.agree(run.described)
     return answers
 
 
@@ -815,10 +820,18 @@ def test_a_test_that_five_pairs_find_slower_in_rounds_fails_with_its_op(pairs: R
     run.add(took(run, 10), took(run, 13))
     assert run.report().outcome == "passed"
     assert in_rounds(run, 1.3, 1.2, 1.3, 1.4, 1.3) == [True] * 5
-    run.found.conclude_in_rounds(run.described)
     report = run.report()
     assert (report.outcome, run.record().status) == ("failed", Status.SLOWER)
     assert "device time of Add: 100 us -> 130 us, +30% (20 to 40), limit 15%, in 5 pairs" in report.longreprtext
+
+
+def test_the_calls_and_python_calls_of_a_test_that_is_slower_in_rounds_are_those_of_its_first_run(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 10, python=calling(31)), took(run, 13, python=calling(31)))
+    assert in_rounds(run, *[1.3] * 5) == [True] * 5
+    (window_of_run,) = run.record().windows
+    assert window_of_run.python is not None
+    assert (window_of_run.rounds, len(window_of_run.processes), window_of_run.processes[0].rounds) == (1, 5, 10)
 
 
 def test_a_pair_that_finds_a_test_less_than_7_percent_slower_clears_it(pairs: Run) -> None:
@@ -831,18 +844,18 @@ def test_a_pair_that_finds_a_test_less_than_7_percent_slower_clears_it(pairs: Ru
 def test_five_pairs_that_find_a_test_less_than_10_percent_slower_on_average_clear_it(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 10), took(run, 13))
-    before = run.report()
+    before = run.record()
     assert in_rounds(run, 1.08, 1.09, 1.08, 1.11, 1.08) == [True] * 5
-    run.found.conclude_in_rounds(run.described)
-    assert (run.report().outcome, run.report().opprof) == ("passed", before.opprof)  # type: ignore[attr-defined]
+    assert (run.report().outcome, run.record().status) == ("passed", before.status)
 
 
-def test_a_pair_that_did_not_measure_a_test_in_rounds_clears_it(pairs: Run) -> None:
+@pytest.mark.parametrize("cannot", [{"rounds": 1}, {"outcome": "failed"}, {"outcome": "skipped"}])
+def test_a_test_that_did_not_run_in_rounds_is_not_slower(pairs: Run, cannot: dict[str, Any]) -> None:
     run = pairs(source=ONE)
     run.add(took(run, 10), took(run, 13))
-    failed = SideRun([run.test], {run.test: run.reports(outcome="failed", longrepr="it cannot run twice")})
-    assert not run.found.rounds.add(run.described, [failed, run.side(2 * NS)])
+    assert in_rounds(run, 2, **cannot) == [False]
     assert not run.found.rounds.add(run.described, [SideRun(), run.side(2 * NS)])
+    assert run.report().outcome == "passed"
 
 
 def test_a_wider_tolerance_of_a_test_holds_in_rounds_too(pairs: Run) -> None:
@@ -855,6 +868,24 @@ def test_rounds_that_waited_for_a_cpu_decide_nothing(pairs: Run) -> None:
     run = pairs("--opprof-noise=warn", source=ONE)
     run.add(took(run, 10), took(run, 13))
     assert all(in_rounds(run, *[1.3] * 5, wait_ns=NS))
-    run.found.conclude_in_rounds(run.described)
     report = run.report()
     assert (report.outcome, run.record().status) == ("passed", Status.TOO_NOISY)
+
+
+def test_a_test_whose_coarse_time_a_commit_accepts_does_not_seem_slower(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.found = Found("main", run.config, [parsed("Opprof-Accept: cpu_time", "abc")])
+    run.add(took(run, 12), took(run, 40))
+    confirmed(run, 40, 40, 40)
+    assert run.report().outcome == "passed"
+    assert not seeming(run)
+
+
+def test_a_test_that_changed_seems_slower_only_if_both_sides_ran_it_as_it_is_now(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.found = Found("main", run.config, changed={run.test: 1})
+    run.add(took(run, 10), took(run, 13))
+    assert run.found.seems_slower(run.described)
+    assert not seeming(run)
+    run.found.add_todays([run.described], [took(run, 10), took(run, 13)], {run.test})
+    assert seeming(run)

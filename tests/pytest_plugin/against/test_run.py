@@ -208,7 +208,7 @@ def test_a_test_that_cannot_run_in_rounds_is_not_judged_in_rounds(repository: py
     model(repository, "sum(range(110_000))")
     result = run(repository, "--no-opprof-python", "--no-opprof-leaks", "--no-opprof-memory", "--opprof-noise=ignore")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["opprof: tests that seem slower were not judged in rounds: *test_m.py::test_a*"])
+    result.stdout.fnmatch_lines(["opprof: slower at first, and not judged in rounds: test_m.py::test_a: *"])
 
 
 @pytest.mark.slow

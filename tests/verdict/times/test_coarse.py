@@ -47,7 +47,7 @@ def took(cpu: float, wall: float | None = None, most: float | None = None, most_
     [
         (took(12), took(3900), "CPU time: 3.9 s (baseline: 12 ms), x325"),
         (took(20), took(40), "CPU time: 40 ms (baseline: 20 ms), x2"),
-        (took(0.3), took(580), "CPU time: 580 ms (baseline: 300 us), x1933"),
+        (took(0.3), took(580), "CPU time: 580 ms (baseline: 300 us), x1,933"),
         (took(0), took(21), "CPU time: 21 ms (baseline: below 100 us)"),
         (took(1, 1), took(1, 201), "wall time: 201 ms (baseline: 1 ms), x201"),
         (took(0.1), took(9.8), "CPU time: 9.8 ms (baseline: 100 us), x98"),
