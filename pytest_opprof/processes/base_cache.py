@@ -53,6 +53,7 @@ class BaseCache:
     def __init__(self, folder: Path, commit: str, words: Sequence[str]) -> None:
         """*words*: the command of the run, whose options may affect the tests."""
         words = [word for word in words if not word.startswith(_NO_MATTER)]
+        words += [_content(Path(word[1:])) for word in words if word.startswith("@")]  # more of the command
         self._folder = folder
         self._commit = commit
         self._path = folder / f"{commit[:12]}-{fingerprint(words)}.json.gz"
@@ -95,6 +96,13 @@ class BaseCache:
                 path.unlink(missing_ok=True)
         except OSError as error:
             self.problem = f"{self._path} cannot be written: {error.strerror or error}"
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def fingerprint(words: Sequence[str]) -> str:

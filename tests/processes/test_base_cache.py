@@ -54,6 +54,17 @@ def test_another_command_has_another_file(tmp_path: Path, words: tuple[str, ...]
     assert not cache(tmp_path, "tests", commit="2" * 40).load().reports
 
 
+def test_another_content_of_a_file_with_the_tests_to_run_has_another_file(tmp_path: Path) -> None:
+    tests = tmp_path / "tests.txt"
+    tests.write_text("t.py::a\n")
+    cache(tmp_path, f"@{tests}").keep(RAN, RAN.reports)
+    assert cache(tmp_path, f"@{tests}").load().reports
+    tests.write_text("t.py::b\n")
+    assert not cache(tmp_path, f"@{tests}").load().reports
+    tests.unlink()
+    assert not cache(tmp_path, f"@{tests}").load().reports
+
+
 @pytest.mark.parametrize(
     "content",
     [
