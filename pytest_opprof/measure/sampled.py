@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections import Counter
@@ -212,6 +213,16 @@ class Sampler:
                 of_package = "".join(f", most at {each} `{each.text}`" for each in most)
                 told = f"{format_share(ns / total, 2)} of the time is at {site} `{site.text}`{of_package}"
                 yield Where(told, f"{site.file}:{site.line}")
+
+
+_TAKES = re.compile(r"; (?=[\d.]+% of the time is at )|^(?=[\d.]+% of the time is at )")
+_PLACE = re.compile(r"[\d.]+% of the time is at (\S+:\d+)")
+
+
+def within(said: Where, has: Callable[[str], bool]) -> list[Where]:
+    """Return the lines in *said* that take time, of a function that *has* their place."""
+    found = [(part, _PLACE.match(part)) for part in _TAKES.split(said.text)]
+    return [Where(part, place[1]) for part, place in found if place and has(place[1])]
 
 
 def timed_lines(

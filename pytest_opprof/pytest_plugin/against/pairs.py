@@ -17,6 +17,7 @@ from ...errors import BackendError, UsageError
 from ...measure.function_times import longer
 from ...measure.memory.host_memory import without
 from ...measure.memory.traced import Where, joined
+from ...measure.sampled import within
 from ...processes.collection import SideTest
 from ...processes.parent import why
 from ...processes.turns import SideRun
@@ -268,7 +269,10 @@ class Found:
                 known = said.get(name)
                 if known is None or not function.has(known.line):
                     # Lines of other functions took as long before, unless they changed.
-                    said[name] = joined([known, where]) if known and self._is_changed(known.line) else where
+                    changed = [known] if known and self._is_changed(known.line) else []
+                    inside = within(known, function.has) if known and not changed else []
+                    of_function = Where(where.text, inside[0].line) if inside else where
+                    said[name] = joined([*changed, of_function, *inside])
         before, now = base.python if base else None, window.python
         first = python_of(measured(self.first[1].reports.get(test, [])))
         if before is None or now is None or window.name in first or before.uncounted or now.uncounted:

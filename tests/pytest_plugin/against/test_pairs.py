@@ -575,6 +575,24 @@ def test_a_line_outside_of_the_function_that_takes_longer_is_not_the_cause(pairs
     assert f"\n    {told}\n" in run.report().longreprtext
 
 
+def test_of_lines_in_several_functions_those_in_the_function_that_takes_longer_follow_it(pairs: Run) -> None:
+    """Werkzeug's parser: the line that calls the slow function stood before the one that takes the time."""
+    run = pairs(source=ONE)
+    run.add(took(run, 12), took(run, 3900))
+    confirmed(run, 3900, 3900, 3900)
+    before, now = (FunctionTime("m.py", "shift", 154, 160, ms * MS) for ms in (5, 3800))
+    inside = "50% of the time is at m.py:157 in shift `if a; b`"
+    lines = {
+        "cpu_time": f"76% of the time is below m.py:40 in f `shift(x); y`; {inside}; 21% of the time is at m.py:90"
+    }
+    slower = took(run, 3900, explained=lines, explained_at={"cpu_time": SourceLine.at("m.py:40")}, functions=(now,))
+    run.found.locate([[run.described]], [took(run, 12, functions=(before,)), slower])
+    report = run.report()
+    assert f"    self time of `shift` at m.py:154: 3.8 s (main: 5 ms); {inside}\n" in report.longreprtext
+    assert "m.py:40" not in report.longreprtext
+    assert run.record().windows[0].findings[0].short.endswith(" at m.py:157")
+
+
 @pytest.mark.processes
 def test_a_changed_line_that_leads_to_the_function_that_takes_longer_stands_before_it(
     pairs: Run, pytester: pytest.Pytester
