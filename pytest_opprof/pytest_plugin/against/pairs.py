@@ -417,7 +417,7 @@ class Found:
 
     def _compared(self, compared: SideTest, result: WindowResult) -> JudgedWindow:
         name, test = result.name, compared.nodeid
-        runs = tuple(after for _, after in self.rounds.of(compared, name) or self._runs(test, name))
+        runs = tuple(after for _, after in self._runs(test, name))
         if any(each.about == "compilations" for each in result.remarks):
             result = self._with_new_reasons_first(test, result)
         window = JudgedWindow(result, result.broken, processes=runs, limits=result.limits)

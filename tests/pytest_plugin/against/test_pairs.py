@@ -849,7 +849,8 @@ def test_the_calls_and_python_calls_of_a_test_that_is_slower_in_rounds_are_those
     assert in_rounds(run, *[1.3] * 5) == [True] * 5
     (window_of_run,) = run.record().windows
     assert window_of_run.python is not None
-    assert (window_of_run.rounds, len(window_of_run.processes), window_of_run.processes[0].rounds) == (1, 5, 10)
+    assert (window_of_run.rounds, {each.rounds for each in window_of_run.processes}) == (1, {1})
+    assert window_of_run.times_judged
 
 
 def test_a_pair_that_finds_a_test_less_than_7_percent_slower_clears_it(pairs: Run) -> None:
