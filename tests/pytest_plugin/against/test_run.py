@@ -164,7 +164,7 @@ def test_an_unmarked_test_of_many_without_ops_fails_for_its_time(
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.re_match_lines(
         [
-            r"  CPU time: \S+ m?s \(HEAD: .*\), x\d+; no op ran in it",
+            r"  CPU time: \S+ m?s \(HEAD: .*\), x[\d,]+; no op ran in it",
             r"    .*calls `model.kind` once \(392,835 in all, HEAD: 0\).*",
             r"opprof: 2 tests measured, 1 ok, 1 slower, 1 by time alone, times judged coarsely",
         ]
