@@ -29,9 +29,10 @@ import numpy as np
 
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.verdict.times.noise import is_steady
-from pytest_opprof.verdict.times.pair_rule import judge_pairs
-from pytest_opprof.verdict.times.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES, TIMED_PAIRS
+from pytest_opprof.verdict.times.pair_rule import judge_few_pairs, judge_pairs, may_be_slower
+from pytest_opprof.verdict.times.repeats import BASE_PROCESSES, CLOSER_PAIRS, MOST_TIMED_PROCESSES, TIMED_PAIRS
 from pytest_opprof.verdict.times.stored_rule import judge
+from pytest_opprof.verdict.tolerances import PAIRS
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
 
 MOST_BASE = 2 * BASE_PROCESSES
@@ -133,6 +134,7 @@ class Workload:
             pairs = self._pairs(kind)
             if len(pairs) >= TIMED_PAIRS[1]:
                 yield "A/B", kind, self._against(pairs), len(pairs) // TIMED_PAIRS[1]
+                yield "A/B few", kind, self._in_few_pairs(pairs), len(pairs) // CLOSER_PAIRS
 
     def changes(self) -> Iterator[tuple[str, Change]]:
         """Yield what to do to one side."""
@@ -192,6 +194,21 @@ class Workload:
                 if len(taken) in TIMED_PAIRS and (found := judge_pairs(taken)).settled:
                     break
             return found, op
+
+        return draw
+
+    def _in_few_pairs(self, pairs: Sequence[tuple[int, int]]) -> Draw:
+        def draw(chance: random.Random, change: Change) -> tuple[TimingVerdict, str]:
+            op, state, limits = "", chance.getrandbits(32), PAIRS.in_few_pairs
+            taken: list[tuple[ProcessTimes, ProcessTimes]] = []
+            for before, after in chance.sample(pairs, CLOSER_PAIRS):
+                if chance.random() < 0.5:
+                    before, after = after, before
+                run, op = change(random.Random(state), self.runs[after])
+                taken.append((self.runs[before], run))
+                if not may_be_slower(taken, limits):
+                    return TimingVerdict(Verdict.OK, processes=len(taken)), op
+            return judge_few_pairs(taken, limits), op
 
         return draw
 

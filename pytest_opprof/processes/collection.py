@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -51,8 +51,8 @@ class Wanted:
     """The tests that are measured as closely as those with a mark."""
     later: Sequence[str] = ()
     """The tests of which a later run is measured instead of the first."""
-    timed: Sequence[str] = ()
-    """The tests that run in as many rounds as judged times need, although no mark asks for these."""
+    rounds: Mapping[str, int] = field(default_factory=dict)
+    """The rounds of tests that no mark asks for."""
     in_turns: bool = True
     """Whether the sides take turns, because times are judged."""
 

@@ -281,8 +281,8 @@ def _share_tests(sides: Sequence[_Side], wanted: Choose) -> Wanted:
         has = {*side.ran.collected}
         tests = [test for test in wanted.tests if test in has]
         side.wanted = frozenset(tests)
-        lists = {"closely": [*wanted.closely], "later": [*wanted.later], "timed": [*wanted.timed]}
-        side.child.answer({"tests": tests, "everything": wanted.everything, **lists})
+        how = {"closely": [*wanted.closely], "later": [*wanted.later], "rounds": {**wanted.rounds}}
+        side.child.answer({"tests": tests, "everything": wanted.everything, **how})
     return wanted
 
 

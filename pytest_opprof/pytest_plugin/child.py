@@ -176,11 +176,11 @@ class Side:
         wanted = self._parent.ask("tests", [self._id(test.nodeid) for test in tests], self._errors, *described)
         if wanted["everything"]:
             self._measure_all(tests)
-        closely, later, timed = ({*wanted[name]} for name in ("closely", "later", "timed"))
+        closely, later = {*wanted["closely"]}, {*wanted["later"]}
         for test in tests:
             test_id = self._id(test.nodeid)
-            is_timed = test_id in timed and not why_not_again(test)
-            test.read_marks_anew(is_close=test_id in closely, is_later=test_id in later, is_timed=is_timed)
+            rounds = 0 if why_not_again(test) else wanted["rounds"].get(test_id, 0)
+            test.read_marks_anew(is_close=test_id in closely, is_later=test_id in later, rounds=rounds)
         order = {test: number for number, test in enumerate(wanted["tests"])}
         chosen = (item for item in session.items if self._id(item.nodeid) in order)
         session.items[:] = sorted(chosen, key=lambda item: order[self._id(item.nodeid)])

@@ -20,7 +20,6 @@ from ..results.judged_window import JudgedWindow
 from ..results.test_id import id_of, split_id
 from ..results.test_result import TestRecord
 from ..sites.code import first_part, is_test_tool
-from ..verdict.tolerances import LEAST_ROUNDS
 from ..verdict.verdicts import Status
 from .marks import marks_of, placed, read
 
@@ -63,7 +62,7 @@ class TestRun:
         """Its record, until the report takes it."""
         self._is_close = False
         self._is_later = False
-        self._is_timed = False
+        self._rounds = 0
         self._marks: list[pytest.Mark] = []
         self._plan: TestPlan | None = None
 
@@ -83,10 +82,10 @@ class TestRun:
             plan = replace(plan, closely=plan.closely or (self._is_close and plan.measured))
             if plan.measured and not plan.closely and plan.python is None:
                 plan = replace(plan, tolerances=replace(plan.tolerances, is_of_many=True))
-            if self._is_later or self._is_timed:
+            if self._is_later or self._rounds:
                 plan = replace(plan, warmup=max(plan.warmup, 1))
-            if self._is_timed and plan.measured:
-                plan = replace(plan, rounds=max(plan.rounds, LEAST_ROUNDS))
+            if plan.measured:
+                plan = replace(plan, rounds=max(plan.rounds, self._rounds))
             self._marks, self._plan = marks, plan
         return self._plan
 
@@ -120,13 +119,13 @@ class TestRun:
         of_setup = any(each.argname.startswith(("_xunit_", "_unittest_")) for each in lasting)
         return of_setup or any(not is_test_tool(first_part(each.func.__module__)) for each in lasting)
 
-    def read_marks_anew(self, *, is_close: bool = False, is_later: bool = False, is_timed: bool = False) -> None:
+    def read_marks_anew(self, *, is_close: bool = False, is_later: bool = False, rounds: int = 0) -> None:
         """Drop the plan, because settings that it depends on have changed.
 
         *is_close*: it is measured as closely as a test with a mark. *is_later*: its first run is a warm-up, since a
-        later one is compared. *is_timed*: it runs in rounds, since its time is judged.
+        later one is compared. *rounds*: at least so many judge its time.
         """
-        self._plan, self._is_close, self._is_later, self._is_timed = None, is_close, is_later, is_timed
+        self._plan, self._is_close, self._is_later, self._rounds = None, is_close, is_later, rounds
 
     @contextmanager
     def told_plainly(self) -> Iterator[None]:

@@ -62,7 +62,7 @@ def side(pytester: pytest.Pytester, as_child: AsChild) -> Side:
             "everything": everything,
             "closely": [],
             "later": [],
-            "timed": [],
+            "rounds": {},
         }
 
         def does(child: Child) -> list[list[Any]]:

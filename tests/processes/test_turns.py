@@ -127,7 +127,7 @@ def test_the_last_side_describes_its_tests_to_a_function_that_chooses_from_them(
     found = Collection([], [], True, [], [])
 
     def describes(parent: Parent) -> None:
-        wanted = {"tests": ["u"], "everything": True, "closely": ["u"], "later": ["u"], "timed": ["u"]}
+        wanted = {"tests": ["u"], "everything": True, "closely": ["u"], "later": ["u"], "rounds": {"u": 30}}
         assert parent.ask("tests", ["t", "u"], {}, plain(found)) == wanted
         parent.ask("begin", "u")
         parent.ask("end", "u", [])
@@ -137,7 +137,7 @@ def test_the_last_side_describes_its_tests_to_a_function_that_chooses_from_them(
 
     def choose(collection: Collection) -> Wanted:
         asked.append(collection)
-        return Wanted(["u"], everything=collection.everything, closely=["u"], later=["u"], timed=["u"])
+        return Wanted(["u"], everything=collection.everything, closely=["u"], later=["u"], rounds={"u": 30})
 
     base, now = take_turns(sides(side("A", [], {"u": 1, "v": 1}), describes), choose)
     assert asked == [found]

@@ -50,7 +50,7 @@ from ..reruns.causes import OF_TIME, in_words
 from ..reruns.coarse import is_judged
 from ..reruns.counts import LATER
 from .side_reports import Failure, Windows, measured, python_of, report_of, results_of, sites_of, windows_of
-from .times import CoarsePairs, RoundPairs, seeming, slower_than
+from .times import CoarsePairs, RoundPairs, Seeming, seeming, slower_than
 
 # The number of a line behind its file.
 _LINE = re.compile(r":\d+")
@@ -207,20 +207,15 @@ class Found:
             before, after = (windows_of(side.reports.get(test, [])) for side in pair)
             self.coarse.add(test, before, after, busy)
 
-    def seems_slower(self, test: SideTest) -> tuple[float, int] | None:
-        """Return how many times as long a test takes in the first pair, and the time, ns, that its rounds take in all
-        pairs; None unless it seems slower, and its times may be judged in rounds.
-        """
+    def seems_slower(self, test: SideTest) -> Seeming | None:
+        """Return by how much a test seems slower in the first pair; None if it does not, or judges times anyway."""
         if test.may_judge_times or test.tolerances.is_of_many:
             return None
         is_one_of_few = len(self._windows) <= FEW_TESTS
         return seeming(*self._first_windows(test.nodeid), SEEMING_OF_FEW if is_one_of_few else SEEMING)
 
-    def seem_slower(self, tests: Sequence[SideTest]) -> list[tuple[SideTest, int]]:
-        """Return the tests that pass and seem slower in the first pair, first the ones that grew most.
-
-        Each with the time, ns, that its rounds take in all pairs.
-        """
+    def seem_slower(self, tests: Sequence[SideTest]) -> list[tuple[SideTest, Seeming]]:
+        """Return the tests that pass and seem slower in the first pair, first the ones that grew most."""
         found = []
         for test in tests:
             if self.does_more(test):
@@ -232,8 +227,8 @@ class Found:
             # A coarse time that a commit accepts is slower, too.
             is_known = any(window.verdict.is_regression or COARSE.keys() & window.allowed.keys() for window in windows)
             if seems and not is_known:
-                found.append((*seems, test))
-        return [(test, ns) for _, ns, test in sorted(found, key=lambda each: each[0], reverse=True)]
+                found.append((test, seems))
+        return sorted(found, key=lambda each: -each[1].factor)
 
     def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.

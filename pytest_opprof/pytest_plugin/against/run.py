@@ -37,9 +37,9 @@ from ...results.test_id import function_of, split_id
 from ...sites.changed import Changes
 from ...units import format_ns, plural
 from ...verdict.times.repeats import CALL_PAIRS, CLOSER_NS, CLOSER_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
-from ...verdict.tolerances import LEAST_ROUNDS
 from .pairs import Found
 from .side_reports import report_of
+from .times import Seeming
 
 _HERE = "the working tree"
 
@@ -58,8 +58,8 @@ class Against:
         """Whether all tests are measured because none has a mark."""
         self._later = set[str]()
         """The tests of which further pairs measure a later run: the first does no more, or imports."""
-        self._timed = set[str]()
-        """The tests without rounds that seem slower, so that their times are judged in rounds."""
+        self._rounds: dict[str, int] = {}
+        """The rounds of tests that ask for none, and seem slower, so that their times are judged."""
         self._closely = set[str]()
         """The tests measured as closely as marked ones: all of few; in further pairs those whose calls of Python
         functions the first pair counted.
@@ -292,7 +292,7 @@ class Against:
                 everything=self._everything,
                 closely=[*self._closely.intersection(shard)],
                 later=[*self._later.intersection(shard)],
-                timed=[*self._timed.intersection(shard)],
+                rounds={test: self._rounds[test] for test in shard if test in self._rounds},
                 in_turns=in_turns or not timed.isdisjoint(shard),
             )
             for shard in shards
@@ -374,24 +374,23 @@ class Against:
             found.add_coarse([test.nodeid for test in tests], pair, watch.busy())
             tests = [test for test in tests if found.coarse.still_slower(test.nodeid)]
 
-    def _judge_in_rounds(self, sides: Sequence[Command], tests: Sequence[tuple[SideTest, int]], found: Found) -> None:
-        """Judge the times of *tests* that are a little slower, in rounds that take turns, while each pair agrees.
-
-        Each test with the time that its rounds take in all pairs.
-        """
+    def _judge_in_rounds(
+        self, sides: Sequence[Command], tests: Sequence[tuple[SideTest, Seeming]], found: Found
+    ) -> None:
+        """Judge the times of *tests* that are a little slower, in rounds that take turns, while the pairs agree."""
         in_rounds, left_out, left_ns = list[SideTest](), list[str](), CLOSER_NS
-        for test, ns in tests:
-            if ns <= left_ns:
+        for test, seems in tests:
+            if seems.ns <= left_ns:
                 in_rounds.append(test)
-                left_ns -= ns
+                self._rounds[test.nodeid] = seems.rounds
+                left_ns -= seems.ns
             else:
                 left_out.append(test.nodeid)
         self._say_not_in_rounds(left_out, f"in rounds they take more than {format_ns(CLOSER_NS)}")
-        self._timed.update(test.nodeid for test in in_rounds)
         number = 0
         while in_rounds and number < CLOSER_PAIRS:
             seem = "seems" if len(in_rounds) == 1 else "seem"
-            of = f"pair {number + 1} of {CLOSER_PAIRS}, in {LEAST_ROUNDS} rounds"
+            of = f"pair {number + 1} of {CLOSER_PAIRS}, in rounds"
             say(self._config, f"opprof: {plural(len(in_rounds), 'test')} {seem} slower than in {self._base.name}; {of}")
             [wanted] = self._wanted([[test.nodeid for test in in_rounds]], in_turns=True)
             try:

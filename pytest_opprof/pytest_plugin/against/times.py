@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ...baselines.entry import WindowBaseline
 from ...processes.collection import SideTest
@@ -14,9 +15,9 @@ from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...verdict.diff import Diff
 from ...verdict.times.coarse import Limit, Slower, slower, together
-from ...verdict.times.pair_rule import judge_pairs
-from ...verdict.times.repeats import CLEAN_PAIRS, CLOSER_PAIRS, COARSE_PROCESSES
-from ...verdict.tolerances import CLOSER, LEAST_ROUNDS, SUSPICIOUS, Tolerances
+from ...verdict.times.pair_rule import judge_few_pairs, may_be_slower
+from ...verdict.times.repeats import CLOSER_BODY_NS, CLOSER_PAIRS, CLOSER_ROUNDS, COARSE_PROCESSES
+from ...verdict.tolerances import LEAST_ROUNDS, Tolerances
 from ...verdict.verdicts import TimingVerdict, Verdict
 from ..reruns.coarse import explained, is_judged
 from .side_reports import Windows, windows_of
@@ -105,7 +106,7 @@ class RoundPairs:
                     continue
                 times = (without_noise(there), without_noise(here)) if self._is_noise_ignored else (there, here)
                 self._times[test.nodeid, name].append(times)
-                is_slower |= judge_pairs([times], _at_least(test.tolerances, SUSPICIOUS)).total is Verdict.SLOWER
+                is_slower |= may_be_slower(self._times[test.nodeid, name], test.tolerances.in_few_pairs)
         return is_slower
 
     def agree(self, test: SideTest) -> None:
@@ -121,21 +122,28 @@ class RoundPairs:
         """Return the verdict on the times of a window if all pairs together find it slower, or too noisy."""
         if not (times := self.of(test, window)):
             return None
-        found = judge_pairs(times, self.tolerances(test), (CLEAN_PAIRS, CLOSER_PAIRS))
+        found = judge_few_pairs(times, test.tolerances.in_few_pairs)
         return found if found.verdict in (Verdict.SLOWER, Verdict.NOISY) else None
 
     def tolerances(self, test: SideTest) -> Tolerances:
         """Return the tolerances by which a test is judged."""
-        return _at_least(test.tolerances) if test.nodeid in self._agreed else test.tolerances
+        return test.tolerances.in_few_pairs if test.nodeid in self._agreed else test.tolerances
 
 
-def _at_least(tolerances: Tolerances, share: float = 1) -> Tolerances:
-    return replace(tolerances, tolerance=share * max(tolerances.tolerance, CLOSER))
+class Seeming(NamedTuple):
+    """A test that seems slower."""
+
+    factor: float
+    """How many times as long it takes."""
+    rounds: int
+    """The number of rounds that judge it."""
+    ns: int
+    """The time that they take on both sides, in all pairs."""
 
 
-def seeming(there: Windows, here: Windows, limit: Limit) -> tuple[float, int] | None:
-    """Return how many times as long the slowest window takes *here* if that is above the *limit*, and the time in ns
-    that all such windows take in the rounds of all pairs.
+def seeming(there: Windows, here: Windows, limit: Limit) -> Seeming | None:
+    """Return how many times as long the slowest window takes *here* if that is above the *limit*, and in how many
+    rounds to judge it; None if none is.
     """
     both = [
         (base, now)
@@ -145,6 +153,7 @@ def seeming(there: Windows, here: Windows, limit: Limit) -> tuple[float, int] | 
     ]
     if not both:
         return None
-    ns = sum(base.wall_ns[0] + now.wall_ns[0] for base, now in both)
     factor = max(now.cpu_ns[0] / max(base.cpu_ns[0], 1) for base, now in both)
-    return factor, ns * (LEAST_ROUNDS + 1) * CLOSER_PAIRS
+    ns = sum(base.wall_ns[0] + now.wall_ns[0] for base, now in both)
+    rounds = LEAST_ROUNDS if max(now.wall_ns[0] for _, now in both) > CLOSER_BODY_NS else CLOSER_ROUNDS
+    return Seeming(factor, rounds, ns * (rounds + 1) * CLOSER_PAIRS)

@@ -18,6 +18,7 @@ from ..tolerances import (
     AGREE_BY,
     CLEAN_SHARE,
     LEAST_CLEAN,
+    MAY_BE,
     OPS_AGREE,
     OPS_AGREE_BY,
     PAIRS,
@@ -26,7 +27,7 @@ from ..tolerances import (
     judged,
 )
 from ..verdicts import Times, TimingVerdict, Verdict, undecided, worst
-from .repeats import LEAST_TIMED_PAIRS, TIMED_PAIRS
+from .repeats import CLEAN_PAIRS, CLOSER_PAIRS, LEAST_TIMED_PAIRS, TIMED_PAIRS
 
 
 def judge_pairs(
@@ -70,6 +71,17 @@ def judge_pairs(
         return undecided(found, f"the {len(pairs)} pairs of processes do not agree whether it is {found.total.value}")
     total_verdict = found.total if agreed else Verdict.OK
     return replace(found, verdict=worst(total_verdict, ops), total=total_verdict, ops=ops, agreeing=agreeing)
+
+
+def may_be_slower(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], tolerances: Tolerances) -> bool:
+    """Return True if *pairs* so far leave open that a test is slower that no mark asks to judge by its time."""
+    share = MAY_BE[min(len(pairs), len(MAY_BE)) - 1]
+    return judge_pairs(pairs, replace(tolerances, tolerance=share * tolerances.tolerance)).total is Verdict.SLOWER
+
+
+def judge_few_pairs(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], tolerances: Tolerances) -> TimingVerdict:
+    """Judge such a test by `CLOSER_PAIRS`: fewer than for a test that asks for rounds."""
+    return judge_pairs(pairs, tolerances, (CLEAN_PAIRS, CLOSER_PAIRS))
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:

@@ -184,10 +184,10 @@ def test_a_test_without_rounds_that_is_a_little_slower_is_judged_in_rounds(repos
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
-            "opprof: 1 test seems slower than in HEAD; pair 1 of 5, in 10 rounds",
-            "opprof: 1 test seems slower than in HEAD; pair 5 of 5, in 10 rounds",
+            "opprof: 1 test seems slower than in HEAD; pair 1 of 5, in rounds",
+            "opprof: 1 test seems slower than in HEAD; pair 5 of 5, in rounds",
             "opprof: one more pair, 1 test, to look up source lines",
-            "  time: * us -> * ms, +*%*, limit 10%, in 5 pairs of processes",
+            "  time: * us -> * ms, +*%*, limit 8%, in 5 pairs of processes",
             "    *% of the time is at model/__init__.py:3 in step `*",
             "opprof: 1 test measured, 0 ok, 1 slower*",
         ]
