@@ -29,8 +29,8 @@ import numpy as np
 
 from pytest_opprof.profile.timings import ProcessTimes
 from pytest_opprof.verdict.times.noise import is_steady
-from pytest_opprof.verdict.times.pair_rule import judge_few_pairs, judge_pairs, may_be_slower
-from pytest_opprof.verdict.times.repeats import BASE_PROCESSES, CLOSER_PAIRS, MOST_TIMED_PROCESSES, TIMED_PAIRS
+from pytest_opprof.verdict.times.pair_rule import judge_in_rounds, judge_pairs
+from pytest_opprof.verdict.times.repeats import BASE_PROCESSES, MOST_TIMED_PROCESSES, ROUND_PAIRS, TIMED_PAIRS
 from pytest_opprof.verdict.times.stored_rule import judge
 from pytest_opprof.verdict.tolerances import PAIRS
 from pytest_opprof.verdict.verdicts import TimingVerdict, Verdict
@@ -100,6 +100,8 @@ def main() -> None:
 Change = Callable[[random.Random, ProcessTimes], tuple[ProcessTimes, str]]
 """Makes a run slower; returns it and the op that was made so, empty for all."""
 Draw = Callable[[random.Random, Change], tuple[TimingVerdict, str]]
+Judge = Callable[[Sequence[tuple[ProcessTimes, ProcessTimes]]], TimingVerdict]
+OPEN = TimingVerdict(Verdict.OK, settled=False)
 
 
 class Workload:
@@ -133,8 +135,8 @@ class Workload:
         for kind in ("quiet", "load"):
             pairs = self._pairs(kind)
             if len(pairs) >= TIMED_PAIRS[1]:
-                yield "A/B", kind, self._against(pairs), len(pairs) // TIMED_PAIRS[1]
-                yield "A/B few", kind, self._in_few_pairs(pairs), len(pairs) // CLOSER_PAIRS
+                for rule, most, judge in (("A/B", TIMED_PAIRS[1], as_asked), ("rounds", ROUND_PAIRS, in_rounds)):
+                    yield rule, kind, self._against(pairs, most, judge), len(pairs) // most
 
     def changes(self) -> Iterator[tuple[str, Change]]:
         """Yield what to do to one side."""
@@ -182,35 +184,30 @@ class Workload:
                 return processes[:count]
         return processes
 
-    def _against(self, pairs: Sequence[tuple[int, int]]) -> Draw:
+    def _against(self, pairs: Sequence[tuple[int, int]], most: int, judge: Judge) -> Draw:
         def draw(chance: random.Random, change: Change) -> tuple[TimingVerdict, str]:
             op, state = "", chance.getrandbits(32)
             taken: list[tuple[ProcessTimes, ProcessTimes]] = []
-            for before, after in chance.sample(pairs, TIMED_PAIRS[1]):
+            for before, after in chance.sample(pairs, most):
                 if chance.random() < 0.5:
                     before, after = after, before
                 run, op = change(random.Random(state), self.runs[after])
                 taken.append((self.runs[before], run))
-                if len(taken) in TIMED_PAIRS and (found := judge_pairs(taken)).settled:
+                if (found := judge(taken)).settled:
                     break
             return found, op
 
         return draw
 
-    def _in_few_pairs(self, pairs: Sequence[tuple[int, int]]) -> Draw:
-        def draw(chance: random.Random, change: Change) -> tuple[TimingVerdict, str]:
-            op, state, limits = "", chance.getrandbits(32), PAIRS.in_few_pairs
-            taken: list[tuple[ProcessTimes, ProcessTimes]] = []
-            for before, after in chance.sample(pairs, CLOSER_PAIRS):
-                if chance.random() < 0.5:
-                    before, after = after, before
-                run, op = change(random.Random(state), self.runs[after])
-                taken.append((self.runs[before], run))
-                if not may_be_slower(taken, limits):
-                    return TimingVerdict(Verdict.OK, processes=len(taken)), op
-            return judge_few_pairs(taken, limits), op
 
-        return draw
+def as_asked(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]]) -> TimingVerdict:
+    """Judge a test whose mark asks for rounds, after so many pairs as the plugin does."""
+    return judge_pairs(pairs) if len(pairs) in TIMED_PAIRS else OPEN
+
+
+def in_rounds(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]]) -> TimingVerdict:
+    """Judge a test whose mark asks for none."""
+    return judge_in_rounds(pairs, PAIRS.in_rounds)
 
 
 def scaled(run: ProcessTimes, by: float) -> ProcessTimes:

@@ -16,7 +16,7 @@ from ..sites.code import Kind, kinds
 from ..sites.shown import Shown
 from ..sites.tracer import Tracer
 from ..units import format_share
-from .memory.traced import Where
+from .memory.traced import Where, parts
 
 _EACH_S = 0.001
 # A line with less than this share of the time is not reported.
@@ -215,13 +215,12 @@ class Sampler:
                 yield Where(told, f"{site.file}:{site.line}")
 
 
-_TAKES = re.compile(r"; (?=[\d.]+% of the time is at )|^(?=[\d.]+% of the time is at )")
 _PLACE = re.compile(r"[\d.]+% of the time is at (\S+:\d+)")
 
 
 def within(said: Where, has: Callable[[str], bool]) -> list[Where]:
     """Return the lines in *said* that take time, of a function that *has* their place."""
-    found = [(part, _PLACE.match(part)) for part in _TAKES.split(said.text)]
+    found = [(part, _PLACE.match(part)) for part in parts(said.text)]
     return [Where(part, place[1]) for part, place in found if place and has(place[1])]
 
 

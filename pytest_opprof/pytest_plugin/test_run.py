@@ -83,9 +83,7 @@ class TestRun:
             if plan.measured and not plan.closely and plan.python is None:
                 plan = replace(plan, tolerances=replace(plan.tolerances, is_of_many=True))
             if self._is_later or self._rounds:
-                plan = replace(plan, warmup=max(plan.warmup, 1))
-            if plan.measured:
-                plan = replace(plan, rounds=max(plan.rounds, self._rounds))
+                plan = replace(plan, warmup=max(plan.warmup, 1), rounds=max(plan.rounds, self._rounds))
             self._marks, self._plan = marks, plan
         return self._plan
 

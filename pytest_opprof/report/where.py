@@ -43,13 +43,14 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
     unknown = list(map(TextLine, window.unknown_lines))
     if unknown and window.sites_lost:
         return [_BLANK, *unknown]
+    grown = window.grown_lines
     rows, consequences = {row.op: row for row in (window.diff.rows if window.diff else ())}, window.consequences
     ops = [
         _Op(
             op,
             sites,
             rows.get(op),
-            *window.grown_lines.of(op),
+            *grown.of(op),
             max(window.numbers.ops[op].calls) if op in canonical_ops() and op in window.numbers.ops else None,
         )
         for op in window.asked
@@ -58,7 +59,7 @@ def where(window: JudgedWindow, *, every_line: bool, more: str) -> list[TextLine
     ops = [op for op in ops if not _is_as_before(op.name, window)] or ops
     lines: list[TextLine] = []
     if len(ops) > _SINGLE_OPS and not every_line:
-        lines += [_BLANK, *_together(ops, window.grown_lines.is_changed, more)]
+        lines += [_BLANK, *_together(ops, grown.is_changed, more)]
     else:
         then = window.diff.then if window.diff else ""
         alike = defaultdict[tuple[str, tuple[TextLine, ...]], list[_Op]](list)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from ..machine.ranks import on_ranks
+from ..measure.memory.traced import parts
 from ..profile.environment import Environment
 from ..profile.memory import IN_USE
 from ..profile.op_counts import Done
@@ -417,18 +418,8 @@ class JudgedWindow:
 
 
 def _lines(text: str) -> list[str]:
-    """Return a cause in lines: a long one ends a line at each semicolon that is in no code and no parentheses."""
-    if len(text) <= _LONG:
-        return [text] if text else []
-    found, depth, is_code = [""], 0, False
-    for at, each in enumerate(text):
-        is_code ^= each == "`"
-        depth = depth if is_code else max(depth + (each == "(") - (each == ")"), 0)
-        if text.startswith("; ", at) and not depth and not is_code:
-            found.append("")
-        else:
-            found[-1] += each
-    return [line.strip() for line in found]
+    """Return a cause in lines: of a long one each part has its own."""
+    return parts(text) if len(text) > _LONG else [text] if text else []
 
 
 def _with_facts(findings: Sequence[Finding], from_nothing: Collection[str | None]) -> list[Finding]:

@@ -71,30 +71,38 @@ def compare(
     most_ns = max((now_ns or 0) / 2, _LONG_NS)
     renamed = _renamed(rows)
     rows.sort(key=lambda row: _damage(row, canonical, renamed, most_flops, most_ns, is_timed=not unjudged))
+    _put_leaders_first(rows, base[1], now[1])
+    return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
+
+
+def _put_leaders_first(rows: list[Row], base: Mapping[str, Range], now: Mapping[str, Range]) -> None:
+    """Move the rows of some facts before the rows that follow from them; *base* and *now* are all facts."""
+
+    def more(*ops: str) -> Row | None:
+        return next((row for row in rows if row.op in ops and row.verdict.does_more), None)
+
+    def put(row: Row, at: int) -> None:
+        rows.remove(row)
+        rows.insert(at, row)
+
     first = next((number for number, row in enumerate(rows) if row.verdict.is_of_more_calls), None)
-    programs = next((row for row in rows if row.op == PROGRAM and row.verdict.is_of_more_calls), None)
-    if first is not None and programs is not None and is_op_by_op(rows):
-        rows.remove(programs)
-        rows.insert(first, programs)
-    python = next((row for row in rows if row.op == PYTHON_CALLS and row.verdict.does_more), None)
-    if first is not None and python is not None:
+    if first is not None:
         extra = sum(row.more_calls for row in rows if row.verdict.is_of_more_calls)
-        if now[1][PYTHON_CALLS].most - base[1][PYTHON_CALLS].most >= _FAR_MORE * extra:
-            rows.remove(python)
-            rows.insert(first, python)
-    peak = next((row for row in rows if row.op in PEAKS and row.verdict.does_more), None)
-    if first is not None and peak is not None and peak.work.growth >= _FAR_MORE_MEMORY:
-        extra = sum(row.more_calls for row in rows if row.verdict.is_of_more_calls)
-        if extra <= _FEW_CALLS * sum(row.now.calls.most for row in rows if row.now):
-            rows.remove(peak)
-            rows.insert(first, peak)
-    left = next((row for row in rows if row.op in (LEFT_BEHIND, LEFT_OPEN) and row.verdict.does_more), None)
-    follows = next((row for row in rows if row.op in (PYTHON_CALLS, "grad_nodes") and row.verdict.does_more), None)
-    if left is not None and follows is not None:
+        programs = next((row for row in rows if row.op == PROGRAM and row.verdict.is_of_more_calls), None)
+        if programs and is_op_by_op(rows):
+            put(programs, first)
+        python = more(PYTHON_CALLS)
+        if python and now[PYTHON_CALLS].most - base[PYTHON_CALLS].most >= _FAR_MORE * extra:
+            put(python, first)
+        peak = more(*PEAKS)
+        is_few = extra <= _FEW_CALLS * sum(row.now.calls.most for row in rows if row.now)
+        if peak and peak.work.growth >= _FAR_MORE_MEMORY and is_few:
+            put(peak, first)
+    left, follows = more(LEFT_BEHIND, LEFT_OPEN), more(PYTHON_CALLS, "grad_nodes")
+    if left and follows:
         # A later run counts the calls, and walks what the earlier ones left behind (blinker's sets of receivers).
         rows.remove(left)
         rows.insert(rows.index(follows), left)
-    return Diff(tuple(rows), total, timing, tolerances, OUTSIDE in after.ops_ns, top, then)
 
 
 def _of_facts(

@@ -7,7 +7,6 @@ without it (pandas' hash tables, Arrow, PyTorch) does not count; prints and logs
 from __future__ import annotations
 
 import gc
-import re
 import sys
 import tracemalloc
 from collections import Counter
@@ -24,7 +23,7 @@ from ...sites.shown import Shown
 from ...sites.tracer import Tracer
 from ...units import format_bytes, plural
 from ...verdict.quantities import NOTABLE_KEPT
-from .traced import AMOUNT, Where, amount, line_of, traced
+from .traced import AMOUNT, LINE_NUMBER, Where, amount, line_of, parts, traced
 
 _FRAMES = 8
 # The lines of a peak are looked up when these parts of it are reached, each millisecond: the runs differ, most under
@@ -242,28 +241,27 @@ def _at_peak(peak: int, call: Callable[[], object], shown: Shown | None) -> Coun
 
 # What holds less than this many times as much as at the base does not explain a peak.
 _AS_MUCH = 1.1
-_LINE = re.compile(r":\d+")  # the number of a line behind its file
 
 
 def without(said: Where, known: Where) -> Where:
     """Return the part of *said* that the base lacks: lines and cycles that hold as much there explain no peak."""
-    parts = said.text.split("; ")
-    here, there = {*map(_holder, parts)}, {_holder(part): amount(part) for part in known.text.split("; ")}
-    moved = {_LINE.sub("", holder): nbytes for holder, nbytes in there.items() if holder not in here}
+    of_this = parts(said.text)
+    here, there = {*map(_holder, of_this)}, {_holder(part): amount(part) for part in parts(known.text)}
+    moved = {LINE_NUMBER.sub("", holder): nbytes for holder, nbytes in there.items() if holder not in here}
 
     def held_there(part: str) -> bool:
         holder, nbytes = _holder(part), amount(part)
         if holder in there:
             return nbytes <= _AS_MUCH * there[holder]
         # A line moves with those above it. It held about as much.
-        as_much = moved.get(_LINE.sub("", holder))
+        as_much = moved.get(LINE_NUMBER.sub("", holder))
         return as_much is not None and max(nbytes, as_much) <= _AS_MUCH * min(nbytes, as_much)
 
-    new = [part for part in parts if not held_there(part)]
-    if not new or new == parts:
+    new = [part for part in of_this if not held_there(part)]
+    if not new or new == of_this:
         return said if new else Where("")
     place = new[0].rpartition(" ")[2]
-    line = said.line if said.line in new[0] else place if _LINE.search(place) else ""
+    line = said.line if said.line in new[0] else place if LINE_NUMBER.search(place) else ""
     return Where("; ".join(new), line)
 
 

@@ -12,6 +12,8 @@ from ...sites.code import Kind, kinds, relative
 from ...units import parse
 
 AMOUNT = re.compile(r"\d[\d.]* [KMGT]?i?B\b")
+# The number of a line behind its file.
+LINE_NUMBER = re.compile(r":\d+")
 
 
 class Where(NamedTuple):
@@ -31,6 +33,19 @@ def amount(said: str) -> float:
 def joined(parts: Sequence[Where]) -> Where:
     """Return *parts* as one: all texts, and the first line."""
     return Where("; ".join(each.text for each in parts), next((each.line for each in parts if each.line), ""))
+
+
+def parts(text: str) -> list[str]:
+    """Return the texts that `joined` joined: a semicolon in code or in parentheses ends none."""
+    found, depth, is_code = [""], 0, False
+    for at, each in enumerate(text):
+        is_code ^= each == "`"
+        depth = depth if is_code else max(depth + (each == "(") - (each == ")"), 0)
+        if text.startswith("; ", at) and not depth and not is_code:
+            found.append("")
+        else:
+            found[-1] += each
+    return [part.strip() for part in found]
 
 
 def made_at(lines: Sequence[str]) -> Iterator[Where]:

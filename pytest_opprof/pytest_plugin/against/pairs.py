@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from msgspec import structs
 from ...errors import BackendError, UsageError
 from ...measure.function_times import longer
 from ...measure.memory.host_memory import without
-from ...measure.memory.traced import Where, joined
+from ...measure.memory.traced import LINE_NUMBER, Where, joined
 from ...measure.sampled import within
 from ...processes.collection import SideTest
 from ...processes.parent import why
@@ -52,8 +51,6 @@ from ..reruns.counts import LATER
 from .side_reports import Failure, Windows, measured, python_of, report_of, results_of, sites_of, windows_of
 from .times import CoarsePairs, RoundPairs, Seeming, seeming, slower_than
 
-# The number of a line behind its file.
-_LINE = re.compile(r":\d+")
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
 # The quantities whose lines the working tree looks up itself.
@@ -99,7 +96,7 @@ class Found:
         self._diffs = defaultdict[str, dict[tuple[str, int], Diff]](dict)
         """By test: the comparison of each window, by the number of pairs."""
         self.coarse = CoarsePairs()
-        self.rounds = RoundPairs(is_noise_ignored=self._settings.noise == "ignore")
+        self._rounds = RoundPairs(is_noise_ignored=self._settings.noise == "ignore")
         self._sites: dict[str, tuple[_Sites, _Sites]] = {}
         """By test: the source lines of ops, on both sides."""
         self._lines: dict[str, tuple[dict[str, PythonCalls], dict[str, PythonCalls]]] = {}
@@ -218,17 +215,22 @@ class Found:
         """Return the tests that pass and seem slower in the first pair, first the ones that grew most."""
         found = []
         for test in tests:
-            if self.does_more(test):
+            # Of a changed file the two sides have different tests, unless both ran today's.
+            is_same = (test.nodeid in self._changed) is (test.nodeid in self._today)
+            seems = self.seems_slower(test) if is_same else None
+            if seems is None or self.does_more(test):
                 continue
-            if (test.nodeid in self._changed) is not (test.nodeid in self._today):
-                continue  # the two sides have different tests
-            seems = self.seems_slower(test)
-            windows = self._compared_in_all(test) if seems else []
             # A coarse time that a commit accepts is slower, too.
-            is_known = any(window.verdict.is_regression or COARSE.keys() & window.allowed.keys() for window in windows)
-            if seems and not is_known:
+            windows = self._compared_in_all(test)
+            if not any(window.verdict.is_regression or COARSE.keys() & window.allowed.keys() for window in windows):
                 found.append((test, seems))
         return sorted(found, key=lambda each: -each[1].factor)
+
+    def add_rounds(self, tests: Sequence[SideTest], pair: Sequence[SideRun]) -> list[SideTest]:
+        """Add a pair that ran *tests* in rounds; return the ones that are slower by all such pairs so far."""
+        for test in tests:
+            self._diffs.pop(test.nodeid, None)
+        return [test for test in tests if self._rounds.add(test, pair)]
 
     def locate(self, groups: Sequence[Sequence[SideTest]], pair: Sequence[SideRun]) -> None:
         """Add the source lines of ops on both sides, and whether the same work is more there, too.
@@ -452,13 +454,13 @@ class Found:
     def _with_new_reasons_first(self, test: str, result: WindowResult) -> WindowResult:
         """Return a window whose reasons for compiling again that its base lacks come first: a failure shows three."""
         known = {
-            _LINE.sub("", each.text)
+            LINE_NUMBER.sub("", each.text)
             for window in self._there(test, result.name)
             for each in window.remarks
             if each.about == "compilations"
         }
         return structs.replace(
-            result, remarks=tuple(sorted(result.remarks, key=lambda each: _LINE.sub("", each.text) in known))
+            result, remarks=tuple(sorted(result.remarks, key=lambda each: LINE_NUMBER.sub("", each.text) in known))
         )
 
     def _other_environment(self, test: str, window: JudgedWindow) -> str:
@@ -550,17 +552,18 @@ class Found:
     def _diff(self, test: SideTest, window: str) -> Diff:
         # Four questions about each test ask for it; once is 0.7 ms.
         every = self._windows[test.nodeid]
-        diffs, key = self._diffs[test.nodeid], (window, len(every) + len(self.rounds.of(test, window)))
+        diffs, key = self._diffs[test.nodeid], (window, len(every))
         if (known := diffs.get(key)) is not None:
             return known
         pairs = [pair for pair in every if all(window in side for side in pair)]
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         before = [entry.comparable(self._judged(after[0].python)) for entry in before]
+        in_rounds = self._rounds.verdict(test, window)
         found = compare_counts_first(
             in_all([entry.done for entry in before]),
             in_all([entry.done for entry in after]),
-            self._timing(test, window),
-            self.rounds.tolerances(test),
+            in_rounds or self._timing(test, window),
+            test.tolerances.in_rounds if in_rounds else test.tolerances,
             test.top,
             self._then,
         )
@@ -576,8 +579,6 @@ class Found:
         return found
 
     def _timing(self, test: SideTest, window: str) -> TimingVerdict:
-        if in_rounds := self.rounds.verdict(test, window):
-            return in_rounds
         pairs = self._runs(test.nodeid, window)
         rounds = min((run.rounds for pair in pairs for run in pair), default=0)
         if rounds < LEAST_ROUNDS:

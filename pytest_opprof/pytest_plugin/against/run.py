@@ -36,7 +36,7 @@ from ...results.acceptance import Acceptance, lines_of, parsed, proposed
 from ...results.test_id import function_of, split_id
 from ...sites.changed import Changes
 from ...units import format_ns, plural
-from ...verdict.times.repeats import CALL_PAIRS, CLOSER_NS, CLOSER_PAIRS, COARSE_PROCESSES, FEW_TESTS, TIMED_PAIRS
+from ...verdict.times.repeats import CALL_PAIRS, COARSE_PROCESSES, FEW_TESTS, ROUND_PAIRS, ROUNDS_NS, TIMED_PAIRS
 from .pairs import Found
 from .side_reports import report_of
 from .times import Seeming
@@ -378,7 +378,7 @@ class Against:
         self, sides: Sequence[Command], tests: Sequence[tuple[SideTest, Seeming]], found: Found
     ) -> None:
         """Judge the times of *tests* that are a little slower, in rounds that take turns, while the pairs agree."""
-        in_rounds, left_out, left_ns = list[SideTest](), list[str](), CLOSER_NS
+        in_rounds, left_out, left_ns = list[SideTest](), list[str](), ROUNDS_NS
         for test, seems in tests:
             if seems.ns <= left_ns:
                 in_rounds.append(test)
@@ -386,11 +386,11 @@ class Against:
                 left_ns -= seems.ns
             else:
                 left_out.append(test.nodeid)
-        self._say_not_in_rounds(left_out, f"in rounds they take more than {format_ns(CLOSER_NS)}")
+        self._say_not_in_rounds(left_out, f"in rounds they take more than {format_ns(ROUNDS_NS)}")
         number = 0
-        while in_rounds and number < CLOSER_PAIRS:
+        while in_rounds and number < ROUND_PAIRS:
             seem = "seems" if len(in_rounds) == 1 else "seem"
-            of = f"pair {number + 1} of {CLOSER_PAIRS}, in rounds"
+            of = f"pair {number + 1} of {ROUND_PAIRS}, in rounds"
             say(self._config, f"opprof: {plural(len(in_rounds), 'test')} {seem} slower than in {self._base.name}; {of}")
             [wanted] = self._wanted([[test.nodeid for test in in_rounds]], in_turns=True)
             try:
@@ -402,10 +402,8 @@ class Against:
                 self._say_not_in_rounds(ended, str(error))
                 in_rounds = [test for test in in_rounds if test.nodeid not in ended]
                 continue
-            in_rounds = [test for test in in_rounds if found.rounds.add(test, pair)]
+            in_rounds = found.add_rounds(in_rounds, pair)
             number += 1
-        for test in in_rounds:
-            found.rounds.agree(test)
 
     def _say_not_in_rounds(self, tests: Sequence[str], why: str) -> None:
         if tests:

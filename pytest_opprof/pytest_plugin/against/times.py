@@ -15,9 +15,9 @@ from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...verdict.diff import Diff
 from ...verdict.times.coarse import Limit, Slower, slower, together
-from ...verdict.times.pair_rule import judge_few_pairs, may_be_slower
-from ...verdict.times.repeats import CLOSER_BODY_NS, CLOSER_PAIRS, CLOSER_ROUNDS, COARSE_PROCESSES
-from ...verdict.tolerances import LEAST_ROUNDS, Tolerances
+from ...verdict.times.pair_rule import judge_in_rounds
+from ...verdict.times.repeats import COARSE_PROCESSES, ROUND_PAIRS, SHORT_BODY_NS, SHORT_ROUNDS
+from ...verdict.tolerances import LEAST_ROUNDS
 from ...verdict.verdicts import TimingVerdict, Verdict
 from ..reruns.coarse import explained, is_judged
 from .side_reports import Windows, windows_of
@@ -90,11 +90,9 @@ class RoundPairs:
         self._is_noise_ignored = is_noise_ignored
         self._times = defaultdict[tuple[str, str], list[tuple[ProcessTimes, ProcessTimes]]](list)
         """By test and window."""
-        self._agreed = set[str]()
-        """The tests that all pairs found slower."""
 
     def add(self, test: SideTest, pair: Sequence[SideRun]) -> bool:
-        """Add a *pair*; return whether a window of the test is so slow there that all pairs may find it slower."""
+        """Add a *pair*; return whether a window of the test is slower by all pairs so far."""
         sides = [side.reports.get(test.nodeid, []) for side in pair]
         if any(report["outcome"] != "passed" for reports in sides for report in reports):
             return False  # it cannot run so often
@@ -106,28 +104,15 @@ class RoundPairs:
                     continue
                 times = (without_noise(there), without_noise(here)) if self._is_noise_ignored else (there, here)
                 self._times[test.nodeid, name].append(times)
-                is_slower |= may_be_slower(self._times[test.nodeid, name], test.tolerances.in_few_pairs)
+                found = judge_in_rounds(self._times[test.nodeid, name], test.tolerances.in_rounds)
+                is_slower |= found.verdict is not Verdict.OK
         return is_slower
-
-    def agree(self, test: SideTest) -> None:
-        """Note that all pairs found a test slower."""
-        self._agreed.add(test.nodeid)
-
-    def of(self, test: SideTest, window: str) -> list[tuple[ProcessTimes, ProcessTimes]]:
-        """Return the times of a window on both sides, if all pairs found its test slower; else none."""
-        times = self._times.get((test.nodeid, window), [])
-        return times if test.nodeid in self._agreed and len(times) == CLOSER_PAIRS else []
 
     def verdict(self, test: SideTest, window: str) -> TimingVerdict | None:
         """Return the verdict on the times of a window if all pairs together find it slower, or too noisy."""
-        if not (times := self.of(test, window)):
-            return None
-        found = judge_few_pairs(times, test.tolerances.in_few_pairs)
-        return found if found.verdict in (Verdict.SLOWER, Verdict.NOISY) else None
-
-    def tolerances(self, test: SideTest) -> Tolerances:
-        """Return the tolerances by which a test is judged."""
-        return test.tolerances.in_few_pairs if test.nodeid in self._agreed else test.tolerances
+        times = self._times.get((test.nodeid, window), [])
+        found = judge_in_rounds(times, test.tolerances.in_rounds) if len(times) == ROUND_PAIRS else None
+        return found if found and found.verdict is not Verdict.OK else None
 
 
 class Seeming(NamedTuple):
@@ -155,5 +140,5 @@ def seeming(there: Windows, here: Windows, limit: Limit) -> Seeming | None:
         return None
     factor = max(now.cpu_ns[0] / max(base.cpu_ns[0], 1) for base, now in both)
     ns = sum(base.wall_ns[0] + now.wall_ns[0] for base, now in both)
-    rounds = LEAST_ROUNDS if max(now.wall_ns[0] for _, now in both) > CLOSER_BODY_NS else CLOSER_ROUNDS
-    return Seeming(factor, rounds, ns * (rounds + 1) * CLOSER_PAIRS)
+    rounds = LEAST_ROUNDS if max(now.wall_ns[0] for _, now in both) > SHORT_BODY_NS else SHORT_ROUNDS
+    return Seeming(factor, rounds, ns * (rounds + 1) * ROUND_PAIRS)

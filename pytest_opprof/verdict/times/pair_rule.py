@@ -27,7 +27,7 @@ from ..tolerances import (
     judged,
 )
 from ..verdicts import Times, TimingVerdict, Verdict, undecided, worst
-from .repeats import CLEAN_PAIRS, CLOSER_PAIRS, LEAST_TIMED_PAIRS, TIMED_PAIRS
+from .repeats import CLEAN_PAIRS, LEAST_TIMED_PAIRS, ROUND_PAIRS, TIMED_PAIRS
 
 
 def judge_pairs(
@@ -73,15 +73,19 @@ def judge_pairs(
     return replace(found, verdict=worst(total_verdict, ops), total=total_verdict, ops=ops, agreeing=agreeing)
 
 
-def may_be_slower(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], tolerances: Tolerances) -> bool:
-    """Return True if *pairs* so far leave open that a test is slower that no mark asks to judge by its time."""
-    share = MAY_BE[min(len(pairs), len(MAY_BE)) - 1]
-    return judge_pairs(pairs, replace(tolerances, tolerance=share * tolerances.tolerance)).total is Verdict.SLOWER
+def judge_in_rounds(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], tolerances: Tolerances) -> TimingVerdict:
+    """Judge like `judge_pairs` whether a test is slower, or too noisy, that no mark asks to judge by its time.
 
-
-def judge_few_pairs(pairs: Sequence[tuple[ProcessTimes, ProcessTimes]], tolerances: Tolerances) -> TimingVerdict:
-    """Judge such a test by `CLOSER_PAIRS`: fewer than for a test that asks for rounds."""
-    return judge_pairs(pairs, tolerances, (CLEAN_PAIRS, CLOSER_PAIRS))
+    It is settled after `ROUND_PAIRS`, or before, as soon as the pairs so far find less than `MAY_BE` of the tolerance.
+    """
+    share, no_slower = MAY_BE[min(len(pairs), len(MAY_BE)) - 1], TimingVerdict(Verdict.OK, processes=len(pairs))
+    early = judge_pairs(pairs, replace(tolerances, tolerance=share * tolerances.tolerance))
+    if early.total is not Verdict.SLOWER:
+        return no_slower
+    if len(pairs) < ROUND_PAIRS:
+        return replace(early, settled=False)
+    found = judge_pairs(pairs, tolerances, (CLEAN_PAIRS, ROUND_PAIRS))
+    return found if found.verdict in (Verdict.SLOWER, Verdict.NOISY) else no_slower
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:

@@ -32,10 +32,10 @@ SHORT_NS = 20_000_000
 # The number of pairs after which judged times are decided; the second look is for suspicious cases of the first.
 TIMED_PAIRS = (5, 9)
 # The number of pairs that judge a test without rounds that seems slower, and how many of them must be clean.
-CLOSER_PAIRS, CLEAN_PAIRS = 5, 3
+ROUND_PAIRS, CLEAN_PAIRS = 5, 3
 # Its rounds; of a body that takes longer fewer are enough.
-CLOSER_ROUNDS, CLOSER_BODY_NS = 30, 20_000_000
+SHORT_ROUNDS, SHORT_BODY_NS = 30, 20_000_000
 # The most time that all of these tests take in all pairs; most of them drop out after the first.
-CLOSER_NS = 60_000_000_000
+ROUNDS_NS = 60_000_000_000
 # Fewer pairs have no interval of 94 %.
 LEAST_TIMED_PAIRS = 5
