@@ -61,9 +61,7 @@ class Observer:
                 _events.CALL: self._call_with_line,
                 _events.JUMP: self._jump_with_line,
             }
-        self._callbacks: dict[int, Callable[..., object]] = {
-            event: self._of_threads(callback) if others else callback for event, callback in callbacks.items()
-        }
+        self._callbacks = callbacks
 
     @classmethod
     def conflict(cls) -> str:
@@ -109,24 +107,16 @@ class Observer:
         _monitoring.restart_events()
         return f"counting failed: {type(self.error).__name__}: {self.error}" if self.error else ""
 
-    def _of_threads(self, callback: Callable[..., object]) -> Callable[..., object]:
-        others = self._others
-
-        def counts(*event: Any) -> object:
-            if get_ident() in others:
-                return None
-            # An instruction that another thread runs, too, must stay watched there.
-            return callback(*event)
-
-        return counts
-
     # The callbacks run once for each call of the program. They repeat no known question, and are closures: looking up
-    # an attribute of `self` takes as long as counting.
+    # an attribute of `self` takes as long as counting. In a thread that does not count they disable nothing: a thread
+    # that counts may run the same instruction.
 
     def _counts_starts(self) -> Callable[..., object]:
-        calls, begins = self._tally.calls, self._first
+        calls, begins, others = self._tally.calls, self._first, self._others
 
         def start(code: CodeType, offset: int) -> object:
+            if others and get_ident() in others:
+                return None
             try:
                 calls[id(code)] += 1
             except KeyError:
@@ -145,10 +135,10 @@ class Observer:
         return None
 
     def _counts_builtins(self) -> Callable[..., object]:
-        known_at, counts_other = self._called, self._other
+        known_at, counts_other, others = self._called, self._other, self._others
 
         def call(code: CodeType, offset: int, called: Any, first: object) -> object:
-            if type(called) is FunctionType:
+            if type(called) is FunctionType or (others and get_ident() in others):
                 return None
             known = known_at.get(id(code) + offset)  # a code object holds its instructions, so that is one alone
             if known is not None and known.called is called:
@@ -178,9 +168,11 @@ class Observer:
         return None
 
     def _counts_jumps(self) -> Callable[..., object]:
-        rounds, first = self._rounds, self._first_jump
+        rounds, first, others = self._rounds, self._first_jump, self._others
 
         def jump(code: CodeType, offset: int, to: int) -> object:
+            if others and get_ident() in others:
+                return None
             if to > offset:
                 return _DISABLE
             try:
@@ -211,6 +203,8 @@ class Observer:
             self._rounds[at] -= rounds
 
     def _start_with_line(self, code: CodeType, offset: int) -> object:
+        if get_ident() in self._others:
+            return None
         try:
             frame = _frame_of(code)
             if id(code) not in self._tally.calls and not self._tally.begin(frame):
@@ -222,7 +216,7 @@ class Observer:
         return None
 
     def _call_with_line(self, code: CodeType, offset: int, called: Any, first: object) -> object:
-        if type(called) is FunctionType:
+        if type(called) is FunctionType or get_ident() in self._others:
             return None
         try:
             if is_left_out(code.co_filename):
@@ -237,6 +231,8 @@ class Observer:
         return None
 
     def _jump_with_line(self, code: CodeType, offset: int, to: int) -> object:
+        if get_ident() in self._others:
+            return None
         if to > offset or not self._tally.is_own(code.co_filename):
             return _DISABLE
         try:
