@@ -279,7 +279,7 @@ def _share(row: Row | None, op: str, by: Amount, more: Sequence[Grown], nearness
     places = [_changed_place(line, nearness) for line in more]
     first = sum(line.through(places[0]) for line in more if places[0] in line.places)
     total = sum(line.more for line in more)
-    of_all = f"{first} of {total} more" if row is None or row.more_calls == total else f"{first} more"
+    of_all = f"{first} of the {total} extra calls" if row is None or row.more_calls == total else f"{first} more"
     return of_all if by == "calls" and op not in FACTS and first < total else ""
 
 

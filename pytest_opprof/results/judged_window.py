@@ -52,6 +52,8 @@ _CLEARLY_LESS = 0.8
 _REASONS = 3
 # A cause of more characters than this has more than one line.
 _LONG = 160
+_LEFT = (LEFT_BEHIND, LEFT_OPEN, LEAKED_MEMORY)
+_WITH_EARLIER = " behind, with what it left before, "
 # The quantities that a leak adds to.
 _HELD = ("held_memory", "held_each_round", LEFT_OPEN, LEAKED_MEMORY, KEPT_MEMORY)
 DEPENDS = "so the difference comes from tests that ran before, or varies"
@@ -226,14 +228,17 @@ class JudgedWindow:
 
     def _with_causes(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return the *findings*, each followed by its known cause; a cause shared by several appears once."""
-        found, told = [], set[str]()
+        found, told, rows, from_nothing = [], set[str](), self._rows, self._from_nothing
         for each in findings:
             of = each.rule if (each.op or "").startswith(OF_TYPE) else each.op or each.rule
             explained = self.compiled_again if matching(of, COMPILATIONS) else [self.numbers.explained.get(of, "")]
             in_python = self._python_causes(each)
+            line = in_python[0].line if in_python else self.numbers.explained_at.get(of)
+            if of in _LEFT and of in rows and of not in from_nothing:
+                # Nobody knows which of all these were left before.
+                explained, line = [text.replace(" behind ", _WITH_EARLIER, 1) for text in explained], None
             why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
             told.update(why)
-            line = in_python[0].line if in_python else self.numbers.explained_at.get(of)
             # The text is followed by the cause, which names the line.
             short = f"{each.short} at {line.location}" if line and each.short else each.short
             named = structs.replace(each, short=short, line=line) if line else each
@@ -348,8 +353,7 @@ class JudgedWindow:
         rows = self._rows
         found = with_consequences(self.findings, rows, self.diff.then if self.diff else "")
         found = self.grown_lines.named(found, self.asked)
-        numbers = {row.op: row.work.number for row in rows.values() if row.is_fact}
-        found = _with_facts(found, {op for op, number in numbers.items() if number and number.base == "0"})
+        found = _with_facts(found, self._from_nothing)
         is_told = any(self.dearer and self.dearer in each.text for each in found)
         sums = {row.op: row.work for row in rows.values() if row.is_told_as_a_whole}
         is_more = any(each.op in COARSE or each.op in PEAKS for each in found)  # of time or memory, with fewer calls
@@ -365,6 +369,11 @@ class JudgedWindow:
     @property
     def _rows(self) -> dict[str, Row]:
         return {row.op: row for row in (self.diff.rows if self.diff else ())}
+
+    @property
+    def _from_nothing(self) -> set[str]:
+        """The facts that were 0."""
+        return {row.op for row in self._rows.values() if row.is_fact and row.work.number and row.work.number.base == "0"}
 
     @property
     def differences(self) -> list[Finding]:
