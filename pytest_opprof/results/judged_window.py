@@ -234,7 +234,7 @@ class JudgedWindow:
             explained = self.compiled_again if matching(of, COMPILATIONS) else [self.numbers.explained.get(of, "")]
             in_python = self._python_causes(each)
             line = in_python[0].line if in_python else self.numbers.explained_at.get(of)
-            if of in _LEFT and of in rows and of not in from_nothing:
+            if of in _LEFT and of in rows and from_nothing.isdisjoint(_LEFT):
                 # Nobody knows which of all these were left before.
                 explained, line = [text.replace(" behind ", _WITH_EARLIER, 1) for text in explained], None
             why = [text for text in (*(cause.text for cause in in_python), *explained) if text and text not in told]
@@ -373,7 +373,9 @@ class JudgedWindow:
     @property
     def _from_nothing(self) -> set[str]:
         """The facts that were 0."""
-        return {row.op for row in self._rows.values() if row.is_fact and row.work.number and row.work.number.base == "0"}
+        return {
+            row.op for row in self._rows.values() if row.is_fact and row.work.number and row.work.number.base == "0"
+        }
 
     @property
     def differences(self) -> list[Finding]:

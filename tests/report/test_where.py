@@ -332,7 +332,8 @@ def test_a_line_with_a_part_of_the_calls_is_told_with_its_part() -> None:
     sites = {op: (*now[op], SiteCalls(500, (line(40 + number),))) for number, op in enumerate(ops)}
     failing = window(dict.fromkeys(ops, 505), sites, dict.fromkeys(ops, 2), before)
     assert [str(each) for each in failing.told] == [
-        f"{op}: 505 calls (baseline: 2), 500 of the 503 extra calls at nets.py:{40 + number}" for number, op in enumerate(ops)
+        f"{op}: 505 calls (baseline: 2), 500 of the 503 extra calls at nets.py:{40 + number}"
+        for number, op in enumerate(ops)
     ]
     failing = window({"Cast": 5}, {"Cast": now["Cast"]}, {"Cast": 2}, {"Cast": before["Cast"]})
     assert str(failing.told[0]) == "Cast: 5 calls (baseline: 2), 2 of the 3 extra calls at nets.py:5"

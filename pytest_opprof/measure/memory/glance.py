@@ -11,7 +11,7 @@ from ...machine.garbage import frozen_again, older_objects_apart
 from ...machine.left import InUse, in_use, open_files, with_threads_ended
 from ...verdict.quantities import OPEN_THINGS
 from . import cycles
-from .leaks import LEAST_EQUAL_BYTES, WEAK
+from .leaks import LEAST_EQUAL_BYTES, LEAST_WEAK, WEAK
 
 # The longest body that runs at a glance for all that it leaves behind: a search takes up to 30 calls, in each process
 # that confirms. A longer one is looked at only for threads, files and processes.
@@ -21,12 +21,17 @@ LONGEST_NS: Final = 1_000_000_000
 KNOWN: Final = 2
 # The most calls at a glance: the first may fill a cache.
 _GLANCES: Final = 4
-_SEEN: Final = 3 + len(InUse._fields)
-_BLOCKS: Final = 3 + InUse._fields.index("blocks")
-_OPEN: Final = (0, *(3 + InUse._fields.index(name) for name in OPEN_THINGS))
+# Open files before garbage is collected, objects with a finalizer, weak references and other objects come before the
+# fields of `InUse`.
+_FILES, _FINALIZED, _WEAK, _OBJECTS, _IN_USE = range(5)
+_SEEN: Final = _IN_USE + len(InUse._fields)
+_BLOCKS: Final = _IN_USE + InUse._fields.index("blocks")
+_OPEN: Final = tuple(_IN_USE + InUse._fields.index(name) for name in OPEN_THINGS)
+_KEPT_FILES: Final = _IN_USE + InUse._fields.index("files")
 # The growth in two calls that means nothing, as in a search: calls of PyTorch move its allocator by some KiB.
 _SLACK: Final = array("q", bytes(8 * _SEEN))
-_SLACK[3 + InUse._fields.index("allocated_bytes")] = 2 * LEAST_EQUAL_BYTES
+_SLACK[_IN_USE + InUse._fields.index("allocated_bytes")] = 2 * LEAST_EQUAL_BYTES
+_SLACK[_WEAK] = 2 * LEAST_WEAK - 1
 
 
 class Glance(NamedTuple):
@@ -49,21 +54,23 @@ def glance(call: Callable[[], object], device_bytes: Callable[[], int] = lambda:
     seen = [array("q", bytes(8 * _SEEN)) for _ in range(3)]
 
     def look(into: array[int]) -> None:
-        into[0], into[1] = open_files(), len(cycles.finalized())  # which closes files
+        into[_FILES], into[_FINALIZED] = open_files(), len(cycles.finalized())  # which closes files
         gc.collect()
-        weak = 0
-        for into[2], each in enumerate(gc.get_objects()):
-            weak += isinstance(each, WEAK)
-        into[2] -= weak
+        into[_WEAK] = 0
+        for into[_OBJECTS], each in enumerate(gc.get_objects()):
+            into[_WEAK] += isinstance(each, WEAK)
+        into[_OBJECTS] -= into[_WEAK]
         for at, value in enumerate(in_use(device_bytes)):
-            into[3 + at] = value
-        into[_BLOCKS] -= weak  # a block each
+            into[_IN_USE + at] = value
+        into[_BLOCKS] -= into[_WEAK]  # a block each
 
     def left(after: array[int], before: array[int]) -> tuple[bool, bool]:
         """Return whether anything is left, and whether anything is left open."""
         look(after)
         no_more = all(now <= earlier + slack for now, earlier, slack in zip(after, before, _SLACK))
-        return bool(after[1]) or not no_more, any(after[at] > before[at] for at in _OPEN)
+        # Files of cycles are closed by each look: of as many in each call the last look's number is no more.
+        is_open = after[_FILES] > before[_KEPT_FILES] or any(after[at] > before[at] for at in _OPEN)
+        return bool(after[_FINALIZED]) or is_open or not no_more, is_open
 
     leaves_something = leaves_open = True
     with older_objects_apart():

@@ -45,6 +45,8 @@ _FRAMES: Final = 16
 _MOST_FILLING: Final = 50
 # More weak references than this pandas removes when their objects are dead; its first threshold is 500.
 _MOST_DEAD: Final = 1_000
+# The least weak references of a call that are told from these in `_MOST_FILLING` calls.
+LEAST_WEAK: Final = _MOST_DEAD // _MOST_FILLING
 # The most lines and kinds that are reported.
 _LINES, _KINDS = 3, 3
 _IN_A_CYCLE: Final = " in a cycle"
@@ -141,22 +143,30 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
         blocks, on_device = min(blocks, again["kept_blocks"]), min(on_device, again["device_bytes"])
         nbytes = again["allocated_bytes"] if is_little else nbytes
     where += made_at(_most_common(_after(call)[0])) if blocks else []
-    line = next((each.line for each in where if each.line), "")
-    return Left(
-        objects, nbytes, tuple(each.text for each in where), blocks, on_device, line, tuple(map(_cache, filled))
-    )
+    said = tuple(each.text for each in where)
+    return Left(objects, nbytes, said, blocks, on_device, _first_line(where), tuple(map(_cache, filled)))
+
+
+def _first_line(where: Iterable[Where]) -> str:
+    return next((each.line for each in where if each.line), "")
 
 
 def left_open_by(call: Callable[[], object]) -> Left:
     """Run the body as a *call* twice, and return the threads, files and processes that each call leaves behind."""
-    seen, call = [], with_threads_ended(call)
+    seen, in_cycles, call = list[InUse](), list[int](), with_threads_ended(call)
     for number in range(3):
         if number:
             call()
-        gc.collect()
+        files = open_files()
+        finalized = cycles.finalized()  # which closes files
         seen.append(in_use())
+        in_cycles.append(files - seen[-1].files)
     grown = {name: min(getattr(b, name) - getattr(a, name) for a, b in pairwise(seen)) for name in OPEN_THINGS}
     objects = {thing: grown[name] for name, thing in OPEN_THINGS.items() if grown[name] > 0}
+    if (closed := min(in_cycles[1:])) > 0:
+        objects[OPEN_THINGS["files"] + _IN_A_CYCLE] = closed
+        where = [*cycles.kept_by(call, finalized)]
+        return Left(objects, where=tuple(each.text for each in where), line=_first_line(where))
     target = getattr(threading.enumerate()[-1], "_target", None) if OPEN_THINGS["threads"] in objects else None
     code = getattr(target, "__code__", None) if target is not None and _is_own(target) else None
     runs = (f"the newest thread runs `{code.co_name}` at {place(code)}",) if code else ()
@@ -391,7 +401,7 @@ def _never_cleared(weak: Sequence[tuple[Any, int]], call: Callable[[], object]) 
 
     *weak* has the growth of each with a call. One that grows too slowly to tell in `_MOST_FILLING` calls is left out.
     """
-    wanted = [(each, len(each) + _MOST_DEAD) for each, more in weak if more * _MOST_FILLING >= _MOST_DEAD]
+    wanted = [(each, len(each) + _MOST_DEAD) for each, more in weak if more >= LEAST_WEAK]
     found = set[int]()
     for _ in range(_MOST_FILLING):
         if not wanted:

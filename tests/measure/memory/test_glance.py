@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
+from io import FileIO
 
 import numpy as np
 import pytest
@@ -90,3 +92,26 @@ def test_one_thing_that_each_call_keeps_is_found(kind: str) -> None:
             os.close(each)  # type: ignore[arg-type]
         OPENED.clear()
     assert left.objects[kind] == 1
+
+
+@pytest.mark.parametrize(("references", "is_leak"), [(25, True), (5, False)])
+def test_many_weak_references_that_a_list_keeps_are_left_behind_and_few_are_not(references: int, is_leak: bool) -> None:
+    kept: list[object] = []
+
+    def call() -> None:
+        thing = Handler()
+        # With a callback each is another object.
+        kept.extend(weakref.ref(thing, lambda _: None) for _ in range(references))
+
+    assert glance(call, only_open=False).leaves_nothing is not is_leak
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_files_that_each_call_leaves_in_a_cycle_are_left_open() -> None:
+    def call() -> None:
+        cycle: list[object] = [FileIO(os.devnull)]
+        cycle.append(cycle)
+
+    assert not glance(call, only_open=True).leaves_nothing_open
+    assert not glance(call, only_open=False).leaves_nothing
+    assert left_open_by(call).objects == {"open file in a cycle": 1}
