@@ -12,10 +12,10 @@ from ..profile.timings import OUTSIDE
 from ..units import format_change, format_ns, format_share
 from .changed import Changed
 from .findings import Broken, Finding
-from .quantities import COARSE, OF_PYTHON, PEAKS, SUMS
+from .quantities import COARSE, FACTS, OF_PYTHON, SUMS
 from .times.coarse import Slower
 from .tolerances import Tolerances
-from .verdicts import SEVERITY, Times, TimingVerdict, Verdict
+from .verdicts import SEVERITY, Status, Times, TimingVerdict, Verdict
 from .work import NOTHING, Number, Work
 
 # The reason why a changed op or fact gets no verdict.
@@ -25,8 +25,12 @@ FIRST_USE, UNSTEADY, SMALL = "first use", "varies from run to run", "small"
 TOTAL, TIME = "total", "time"
 # The most kernels of a program that runs an op, and the least of one that `jit` made, on average.
 _OF_AN_OP, _OF_A_PROGRAM = 1.25, 2
-# Work that grew by half as much as the time may take it.
+# Work that grew by half as much as the time may take it; 2 % more calls take at most 4 % more.
 _EXPLAINS = 2
+# More memory takes no time.
+_OF_MEMORY = {
+    name for name, each in FACTS.items() if each.gate and each.gate.status in (Status.MORE_MEMORY, Status.LEAVES_MORE)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +170,18 @@ class Diff:
         worse = [row for row in self.rows if row.verdict.is_regression]
         others = [row for row in self.rows if not row.verdict.is_regression]
         found = Row(slower.name, None, None, None, None, work.verdict, work=work)
-        rows = (*worse, found) if self.explains(slower) else (found, *worse)
+        rows = (*worse, found) if self.explains(slower.factor) else (found, *worse)
         return replace(self, rows=(*rows, *others))
 
-    def explains(self, slower: Slower) -> bool:
-        """Return True if the extra work may take the time of a *slower* window: more ops, or about as many more calls.
+    def explains(self, factor: float) -> bool:
+        """Return True if the extra work may take *factor* times as long: more ops, or about as many more calls.
 
         django-treebeard's index became a scan of the table: 5.8 times the time for 5 % more Python calls.
         """
-        more = [row for row in self.worse if row.verdict.does_more and row.op not in PEAKS]
-        return any(row.op not in OF_PYTHON or _EXPLAINS * row.work.growth >= slower.factor for row in more)
+        more = [row for row in self.worse if row.verdict.does_more and row.op not in _OF_MEMORY]
+        return any(
+            row.op not in OF_PYTHON or min(row.work.growth, _EXPLAINS) * row.work.growth >= factor for row in more
+        )
 
     def with_rest(self, fact: str, rest: str) -> Diff:
         """Return the diff with the *rest* of what its finding on a fact says."""

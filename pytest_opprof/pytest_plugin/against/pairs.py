@@ -34,7 +34,7 @@ from ...results.test_result import TestRecord
 from ...results.window_result import SitesByOp, WindowResult
 from ...sites.changed import Changes
 from ...units import plural
-from ...verdict.compare import changes, compare_counts_first
+from ...verdict.compare import changes, compare, compare_counts_first
 from ...verdict.diff import UNSTEADY, Diff, Row
 from ...verdict.quantities import COARSE, FACTS, KEPT_MEMORY, PEAKS
 from ...verdict.times.coarse import SEEMING, SEEMING_OF_FEW, Slower
@@ -218,9 +218,9 @@ class Found:
             # Of a changed file the two sides have different tests, unless both ran today's.
             is_same = (test.nodeid in self._changed) is (test.nodeid in self._today)
             seems = self.seems_slower(test) if is_same else None
-            if seems is None or self.does_more(test):
+            if seems is None or any(diff.explains(seems.factor) for diff in self._diffs_of(test).values()):
                 continue
-            # A coarse time that a commit accepts is slower, too.
+            # A test that does more passes if a commit accepts that. A coarse time that one accepts is slower, too.
             windows = self._compared_in_all(test)
             if not any(window.verdict.is_regression or COARSE.keys() & window.allowed.keys() for window in windows):
                 found.append((test, seems))
@@ -559,7 +559,8 @@ class Found:
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         before = [entry.comparable(self._judged(after[0].python)) for entry in before]
         in_rounds = self._rounds.verdict(test, window)
-        found = compare_counts_first(
+        # A test that does more runs in rounds only if that is accepted, and does not explain its time.
+        found = (compare if in_rounds else compare_counts_first)(
             in_all([entry.done for entry in before]),
             in_all([entry.done for entry in after]),
             in_rounds or self._timing(test, window),

@@ -141,7 +141,7 @@ class Coarsely:
             diff = window.diff
             doubted = diff.only_calls_less
             over = slower(base.at_first, now, wall=True, elsewhere=elsewhere, doubted=doubted)
-            if over and not (window.does_more and diff.explains(over)):
+            if over and not (window.does_more and diff.explains(over.factor)):
                 suspects[window.name] = _Suspect(base, elsewhere, over, doubted)
             elif hidden := slower(base, now, wall=True, elsewhere=elsewhere, doubted=doubted):
                 hidden_ones[window.name] = _Suspect(base, elsewhere, hidden, doubted)

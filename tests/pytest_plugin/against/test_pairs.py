@@ -916,6 +916,29 @@ def test_a_test_whose_coarse_time_a_commit_accepts_does_not_seem_slower(pairs: R
     assert not seeming(run)
 
 
+def test_a_commit_that_accepts_memory_accepts_no_time(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    sides = [took(run, ms, facts={"host_memory": (ms * 2**20,)}) for ms in (10, 20)]
+    run.add(*sides)
+    assert not seeming(run), "it fails"
+    run.found = Found("main", run.config, [parsed("Opprof-Accept: host_memory", "abc")])
+    run.add(*sides)
+    assert seeming(run)
+    assert in_rounds(run, *[1.3] * 5) == [True] * 5
+    report = run.report()
+    assert (report.outcome, run.record().status) == ("failed", Status.SLOWER)
+    assert "device time of Add: 100 us -> 130 us (+30%), limit 15%, in 5 pairs" in report.longreprtext
+
+
+@pytest.mark.parametrize(("calls", "seems"), [(2_000, False), (1_050, True)])
+def test_python_calls_that_a_commit_accepts_may_take_as_many_times_as_long(pairs: Run, calls: int, seems: bool) -> None:
+    run = pairs(source=ONE)
+    run.found = Found("main", run.config, [parsed("Opprof-Accept: python_calls", "abc")])
+    sides = [took(run, ms, python=calling(n), facts={"python_calls": (n,)}) for ms, n in ((10, 1_000), (13, calls))]
+    run.add(*sides)
+    assert bool(seeming(run)) is seems
+
+
 def test_a_test_that_changed_seems_slower_only_if_both_sides_ran_it_as_it_is_now(pairs: Run) -> None:
     run = pairs(source=ONE)
     run.found = Found("main", run.config, changed={run.test: 1})
