@@ -255,6 +255,19 @@ def test_a_test_that_changed_alone_is_the_cause(pytester: pytest.Pytester, suite
     result.stdout.fnmatch_lines(["  4 ops, 4 calls more from test_m.py:5 in test_a  `kernel.shrunk(3)`"])
 
 
+@pytest.mark.processes
+def test_all_lines_of_a_test_that_ran_no_op_before_are_new(
+    pytester: pytest.Pytester, suite: Suite, alone: None
+) -> None:
+    source = "import numpy as np, pytest\n@pytest.mark.opprof\ndef test_a():\n    {}\n"
+    pytester.makepyfile(test_m=source.format("pass"))
+    suite("--opprof-update", "--opprof-sites", "--opprof-backend=numpy", "--no-opprof-python")
+    pytester.makepyfile(test_m=source.format("np.ones(3).astype('f4')"))
+    result = suite("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
+    result.stdout.fnmatch_lines(["where Cast and ConstantOfShape come from (each 1 call, *", "    +1  test_m.py:4 in test_a *(new)"])
+    assert "which of these lines are new" not in result.stdout.str()
+
+
 CACHED = """
 import functools, numpy as np, pytest
 @functools.lru_cache

@@ -152,7 +152,8 @@ class Causes:
             return replace(window, base_sites_lost="of later runs no source lines are stored")
         kept = self._store.sites(window.environment, *test.where, window.name)
         if isinstance(kept, str):
-            return replace(window, base_sites_lost=kept)
+            # Of a window without an op no line is stored: all lines are new.
+            return replace(window, base_sites_lost=kept) if base.ops else replace(window, base_sites={})
         known = {**{op: each.calls for op, each in base.ops.items()}, **base.facts}
         # The lines are those of one process, where calls vary.
         totals = {op: Calls.total(kept.get(op, {}).values()) for op in window.asked if op in known}
