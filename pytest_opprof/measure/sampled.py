@@ -157,9 +157,9 @@ class Sampler:
                 continue
             beside = {each: times[each] for each in times if each[:2] == line[:2]} | elsewhere
             most = max(beside, key=beside.__getitem__, default=line)
-            took = beside.get(most, 0)
-            if beside.get(line, 0) < _MOST * took and took * runs >= _MOST * ns:
-                self._move(line, most, ns - round(beside.get(line, 0) * runs))
+            took, spare = beside.get(most, 0), ns - round(beside.get(line, 0) * runs)
+            if beside.get(line, 0) < _MOST * took and took * runs >= _MOST * ns and spare > 0:
+                self._move(line, most, spare)
                 self._inside.pop(line, None)
         for line in filter(self._is_changed, times):
             at = self._at

@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_opprof.measure.sampled import Sampler, timed_lines
 from pytest_opprof.sites.chains import Frame
@@ -275,3 +277,21 @@ def test_the_time_is_not_at_the_lines_that_give_up_pythons_lock() -> None:
     sampler.correct(timed_lines(lambda: searches_and_writes(file), shown, *sampler.functions))
     os.close(file)
     assert "`pattern.search(text)  # the work`" in next(sampler.lines()).text
+
+
+@given(
+    st.dictionaries(st.integers(0, 5), st.integers(0, 1000), min_size=1),
+    st.dictionaries(st.integers(0, 5), st.integers(0, 1000)),
+    st.sampled_from([0.5, 1, 10, None]),
+    st.sets(st.integers(0, 5)),
+)
+def test_no_line_gets_more_than_all_time_however_long_a_run_line_by_line_takes(
+    sampled: Mapping[int, int], timed: Mapping[int, int], runs: float | None, changed: set[int]
+) -> None:
+    lines = [Frame(f"{at // 3}.py", f"f{at // 2}", at + 1) for at in range(6)]
+    sampler = Sampler(Changed({f"{file}.py": [at + 1 for at in changed if at // 3 == file] for file in (0, 1)}))
+    for at, ns in sampled.items():
+        sampler._add([lines[at]], [at], None, ns)
+    sampler.correct({lines[at]: ns for at, ns in timed.items()}, runs)
+    assert min(sampler._at.values()) >= 0
+    assert sum(sampler._at.values()) == sum(sampled.values())
