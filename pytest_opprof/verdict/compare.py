@@ -96,6 +96,9 @@ def _put_leaders_first(rows: list[Row], base: Mapping[str, Range], now: Mapping[
             put(python, first)
         peak = more(*PEAKS)
         is_few = extra <= _FEW_CALLS * sum(row.now.calls.most for row in rows if row.now)
+        leak = more(LEFT_BEHIND)
+        if leak and is_few and not base[LEFT_BEHIND].most:
+            put(leak, first)
         if peak and peak.work.growth >= _FAR_MORE_MEMORY and is_few:
             put(peak, first)
     left, follows = more(LEFT_BEHIND, LEFT_OPEN), more(PYTHON_CALLS, "grad_nodes")
@@ -244,9 +247,9 @@ _NOTABLY_MORE = 1.1
 # Calls of Python functions that fell by less are no improvement: asyncio's differ by a few percent (anyio), and other
 # code may do more in each (opt_einsum: 1.5 % fewer calls, and 1.5 times the time).
 _FEWER = 0.9
-# A peak of memory that rose so far comes before the ops if these make few calls more: x590 stood below one call of Sub
-# (torchmetrics).
-_FAR_MORE_MEMORY, _FEW_CALLS = 2, 0.1
+# A peak of memory that rose so far, and a new leak, come before the ops if these make few calls more: x590 stood below
+# one call of Sub (torchmetrics), x1.8 below 2 calls more of 80 (metric learning), a leak below 2 of 8 Identity (pyro).
+_FAR_MORE_MEMORY, _FEW_CALLS = 1.5, 0.1
 _UNKNOWN = Times(0, {})
 _UNTIMED = TimingVerdict(Verdict.INCOMPARABLE)
 
