@@ -257,7 +257,8 @@ class _Told:
             follow = self._growth.following(edges)
             told = {first.function, led}
             rise = now.total - sum(before.calls.values()) - sum(more[name] for name in told & more.keys())
-            said += _beside({name: follow[name] for name in follow.keys() & more.keys() - told}, rise)
+            elsewhere = [each for each in now.lines if _place(each) != _place(first)]
+            said += _beside({name: follow[name] for name in follow.keys() & more.keys() - told}, rise, elsewhere)
             said += _of_first(now)
         return Cause(said, first.line if first.caller in self._own else None)
 
@@ -559,13 +560,19 @@ def _without_line(name: str, before: Before | None, now: PythonCalls) -> str:
     return f"`{name}` is called {plural_times(now.functions[name])}{_base(name, before)}"
 
 
-def _beside(more: Mapping[str, float], rise: int) -> str:
+def _beside(more: Mapping[str, float], rise: int, lines: Iterable[CallingLine]) -> str:
     """Return that functions follow, with their extra calls: unless other functions make fewer, so that the whole
-    *rise* is less.
+    *rise* is less. If one has most of many, return its line, too.
     """
     follow, calls = "follows from it" if len(more) == 1 else "follow from it", round(sum(more.values()))
     said = f" (+{calls:,} {'call' if calls == 1 else 'calls'})" if calls <= rise else ""
-    return f"; {plural(len(more), 'more function')}{said} {follow}" if calls else ""
+    most = max(more, key=more.__getitem__, default="")
+    edges = [each for each in lines if each.function == most and each.direct]
+    edge = max(edges, key=lambda each: each.calls, default=None)
+    is_most = edge is not None and more[most] >= max(MANY_CALLS, calls / 2) and 2 * edge.calls > more[most]
+    of = ":" if len(more) == 1 else ", most of them"
+    where = f"{of} `{most}` at {edge.line.location}" if edge and is_most else ""
+    return f"; {plural(len(more), 'more function')}{said} {follow}{where}" if calls else ""
 
 
 def _of_first(now: PythonCalls) -> str:

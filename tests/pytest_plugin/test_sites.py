@@ -264,7 +264,9 @@ def test_all_lines_of_a_test_that_ran_no_op_before_are_new(
     suite("--opprof-update", "--opprof-sites", "--opprof-backend=numpy", "--no-opprof-python")
     pytester.makepyfile(test_m=source.format("np.ones(3).astype('f4')"))
     result = suite("--opprof", "--opprof-backend=numpy", "--no-opprof-python")
-    result.stdout.fnmatch_lines(["where Cast and ConstantOfShape come from (each 1 call, *", "    +1  test_m.py:4 in test_a *(new)"])
+    result.stdout.fnmatch_lines(
+        ["where Cast and ConstantOfShape come from (each 1 call, *", "    +1  test_m.py:4 in test_a *(new)"]
+    )
     assert "which of these lines are new" not in result.stdout.str()
 
 

@@ -67,7 +67,7 @@ def test_a_changed_line_calls_what_the_baseline_may_lack():
     loop, change = (
         "`mask` at tokenization.py:35 calls `image.getpixel` 7,569 times (baseline: 20)",
         "`coloured` at tokenization.py:106 calls `tokenization.mask` once (baseline: at most 10); 1 more function"
-        " (+7,549 calls) follows from it",
+        " (+7,549 calls) follows from it: `image.getpixel` at tokenization.py:35",
     )
     assert of_calls(before, now) == [loop]
     assert [each.text for each in causes.of_calls(before, now, lambda line: line.line == 106)] == [change]
@@ -102,7 +102,7 @@ def test_a_line_that_consumes_a_generator_of_another_function_does_not_cause_wha
     now = PythonCalls(functions=functions, own=tuple(functions), lines=lines)
     assert of_calls(Before({"tokenization.search": 60}), now) == [
         "`search` at tokenization.py:492 calls `tokenization.matches` 1,830 times (baseline: 0); 1 more function"
-        " (+9,000 calls) follows from it"
+        " (+9,000 calls) follows from it: `str.startswith` at tokenization.py:500"
     ]
     of_line = structs.replace(now, lines=(edge(490, "search", inside, 60), *lines[1:]))
     assert of_calls(Before({"tokenization.search": 60}), of_line)[0].startswith("`search` at tokenization.py:490 calls")
@@ -190,7 +190,7 @@ def test_what_follows_from_one_line_is_told_once():
     said = of_calls(Before({"tokenization.convert": 1}), now)
     assert said == [
         "`convert` at tokenization.py:20 calls `tokenization.one` 500 times (baseline: 0); 2 more functions"
-        " (+1,500 calls) follow from it"
+        " (+1,500 calls) follow from it, most of them `builtins.len` at tokenization.py:8"
     ]
 
 
@@ -219,7 +219,7 @@ def test_a_changed_line_is_the_cause_before_a_function_that_passes_its_calls_on(
     (cause,) = causes.of_calls(known, now, lambda line: line.line == 7)
     assert cause.text == (
         "`checkpoint` at tokenization.py:7 calls `tokenization.wrapper` 300 times (1,000 in all, baseline: 700);"
-        " 2 more functions (+3,300 calls) follow from it"
+        " 2 more functions (+3,300 calls) follow from it, most of them `builtins.len` at tokenization.py:9"
     )
 
 
@@ -235,7 +235,7 @@ def test_of_what_follows_from_two_lines_each_has_its_share():
         ),
     )
     first, second = of_calls(Before({}), now)
-    assert first.endswith("1 more function (+2,000 calls) follows from it")
+    assert first.endswith("1 more function (+2,000 calls) follows from it: `ops.split` at tokenization.py:9")
     assert second == "`total` at tokenization.py:2 calls `tokenization.wrapper` 100 times (300 in all, baseline: 0)"
 
 
@@ -308,7 +308,7 @@ def test_one_more_call_of_a_function_is_the_cause_of_all_calls_in_it():
     )
     assert of_calls(Before({"tokenization.apply": 1}), now) == [
         "`apply` at tokenization.py:14 calls `tokenization.base` once (baseline: 0); 1 more function (+3,000 calls)"
-        " follows from it"
+        " follows from it: `builtins.len` at tokenization.py:6"
     ]
 
 
@@ -375,7 +375,7 @@ def test_of_functions_that_call_each_other_the_line_with_the_most_extra_calls_be
     before = {"tokenization.get": 155, "tokenization.of_stream": 1, "number": 120, "isinstance": 1_540}
     assert of_calls(Before(before), now) == [
         "`get` at tokenization.py:2 calls `tokenization.of_stream` 150 times (baseline: 1); 2 more functions"
-        " (+17,029 calls) follow from it"
+        " (+17,029 calls) follow from it, most of them `number` at tokenization.py:4"
     ]
 
 
