@@ -157,9 +157,9 @@ class Sampler:
                 continue
             beside = {each: times[each] for each in times if each[:2] == line[:2]} | elsewhere
             most = max(beside, key=beside.__getitem__, default=line)
-            took, spare = beside.get(most, 0), ns - round(beside.get(line, 0) * runs)
-            if beside.get(line, 0) < _MOST * took and took * runs >= _MOST * ns and spare > 0:
-                self._move(line, most, spare)
+            took, too_many = beside.get(most, 0), ns - round(beside.get(line, 0) * runs)
+            if beside.get(line, 0) < _MOST * took and took * runs >= _MOST * ns and too_many > 0:
+                self._move(line, most, too_many)
                 self._inside.pop(line, None)
         for line in filter(self._is_changed, times):
             at = self._at

@@ -49,7 +49,7 @@ from ..reruns.causes import OF_TIME, in_words
 from ..reruns.coarse import is_judged
 from ..reruns.counts import LATER
 from .side_reports import Failure, Windows, measured, python_of, report_of, results_of, sites_of, windows_of
-from .times import CoarsePairs, RoundPairs, Seeming, seeming, slower_than
+from .times import CoarsePairs, RoundPairs, Seeming, seeming, slower_than, weighed
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
@@ -445,7 +445,8 @@ class Found:
         is_doubted = test in self.coarse.doubted
         seems_slower = self._slower_at_first(test, name, doubted=is_doubted) is not None
         window = self.coarse.judged(test, window, self._diff(compared, name), seems_slower=seems_slower)
-        window = window.weighed(next(iter(self._windows[test][0][0][name].coarse.values()), None))
+        there = next(iter(self._windows[test][0][0][name].coarse.values()), None)
+        window = weighed(window.weighed(there), there)
         assert window.diff is not None  # it was given one
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
         # A failing test says it below its name.

@@ -14,7 +14,8 @@ from ...profile.timings import ProcessTimes, without_noise
 from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...verdict.diff import Diff
-from ...verdict.times.coarse import Limit, Slower, slower, together
+from ...verdict.quantities import COARSE, CPU_TIME
+from ...verdict.times.coarse import SEEMING, Coarse, Limit, Slower, slower, together
 from ...verdict.times.pair_rule import judge_in_rounds
 from ...verdict.times.repeats import COARSE_PROCESSES, ROUND_PAIRS, SHORT_BODY_NS, SHORT_ROUNDS
 from ...verdict.tolerances import LEAST_ROUNDS
@@ -81,6 +82,20 @@ def slower_than(
     """Return the time by which processes of *after* exceed their limit; None if none does or no time is known."""
     base, now = ([each for entry in side for each in entry.coarse.values()] for side in (before, after))
     return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None
+
+
+def weighed(window: JudgedWindow, base: Coarse | None) -> JudgedWindow:
+    """Return a window that fails for its work with the time that this costs in the first pair, if it is clearly more
+    than that of its *base*. One pair proves no time, so none of it is a finding.
+    """
+    now, diff = window.numbers.coarse, window.diff
+    if base is None or now is None or diff is None or not window.does_more:
+        return window
+    is_more = now.cpu_ns[0] > SEEMING.of(base.cpu_ns, elsewhere=False)
+    if not is_more or any(row.op in COARSE for row in window.worse):
+        return window
+    took = Slower(CPU_TIME, base.cpu_ns[0], now.cpu_ns[0])
+    return replace(window, weighs=f"{took.line(diff.then)}, in the first pair")
 
 
 class RoundPairs:

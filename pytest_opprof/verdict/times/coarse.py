@@ -254,10 +254,14 @@ def as_before(base: Coarse, now: Coarse, then: str) -> str:
     """
     if base.cpu_ns[0] < _LEAST_TOLD_NS or slower(now, base, wall=False):
         return ""
-    return f"{COARSE[CPU_TIME]}: {_shown(now.cpu_ns[0])} ({then}: {_span(*base.cpu_ns)}), within its limit"
+    (least, most), took = base.cpu_ns, now.cpu_ns[0]
+    times = f", {format_factor(took / least)}" if most < _TOLD * least <= took else ""
+    return f"{COARSE[CPU_TIME]}: {_shown(took)} ({then}: {_span(least, most)}){times}, within its limit"
 
 
 _LEAST_TOLD_NS = 5_000_000
+# A lower factor is not shown, and none on times that vary by as much.
+_TOLD = 1.1
 
 
 def differs(base: Coarse, now: Coarse) -> bool:

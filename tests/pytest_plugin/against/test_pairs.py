@@ -916,6 +916,17 @@ def test_a_test_whose_coarse_time_a_commit_accepts_does_not_seem_slower(pairs: R
     assert not seeming(run)
 
 
+@pytest.mark.parametrize(
+    ("now_ms", "said"), [(15, "CPU time: 15 ms (main: 10 ms), x1.5, in the first pair"), (12, ""), (50, "")]
+)
+def test_a_test_that_fails_for_its_calls_tells_what_time_they_cost(pairs: Run, now_ms: int, said: str) -> None:
+    run = pairs(source=ONE)
+    run.add(took(run, 10), took(run, now_ms, calls=2))
+    confirmed(run, now_ms, now_ms, now_ms)
+    report = run.report().longreprtext
+    assert ("in the first pair" in report, said in report) == (bool(said), True)
+
+
 def test_a_commit_that_accepts_memory_accepts_no_time(pairs: Run) -> None:
     run = pairs(source=ONE)
     sides = [took(run, ms, facts={"host_memory": (ms * 2**20,)}) for ms in (10, 20)]

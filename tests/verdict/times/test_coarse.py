@@ -213,6 +213,7 @@ def test_calls_without_extra_time_are_told_from_5_ms_on() -> None:
     )
     spread = as_before(took(8.9, most=29), took(47), "baseline")
     assert spread == "CPU time: 47 ms (baseline: 8.9 ms to 29 ms), within its limit"
+    assert as_before(took(8), took(10), "HEAD~1") == "CPU time: 10 ms (HEAD~1: 8 ms), x1.25, within its limit"
     assert as_before(took(5), took(3), "baseline") == "CPU time: 3 ms (baseline: 5 ms), within its limit"
     assert as_before(took(4.9, 90, most=6), took(4.9), "baseline") == ""
 
