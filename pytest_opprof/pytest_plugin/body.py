@@ -135,11 +135,17 @@ def look_for_leaks(call: Call, measurement: Measurement) -> None:
             body.left(left)
 
 
-def glance_for_leaks(call: Call, measurement: Measurement, *, counted: Collection[str], only_open: bool) -> None:
+_LEAVES = "leaks are not compared: each call leaves something behind already; opprof(leaks=True) compares how much"
+
+
+def glance_for_leaks(
+    call: Call, measurement: Measurement, *, counted: Collection[str], only_open: bool, is_stored: bool
+) -> None:
     """Run the body up to four times more, and add to its window that it leaves nothing behind, or nothing open, if so.
 
     If not and that is *counted*, look for leaks. In suites of JAX half of the tests register classes for good, and to
     count these would take 20 calls each. *only_open*: the body is long, or only what it leaves open is known.
+    *is_stored*: an update stores the window.
     """
     body = window_of(measurement)
     if body is None or request_of(call.item.config).first_look:
@@ -150,9 +156,13 @@ def glance_for_leaks(call: Call, measurement: Measurement, *, counted: Collectio
         return
     if seen.leaves_nothing and not only_open:
         body.left(Left({}))
-    elif LEFT_BEHIND in counted and (left := left_behind(call, measurement)):
+        return
+    if LEFT_BEHIND in counted and (left := left_behind(call, measurement)):
         body.left(left)
-    elif seen.leaves_nothing_open:
+        return
+    if is_stored and not only_open:
+        body.remark(_LEAVES, about="leaks")
+    if seen.leaves_nothing_open:
         body.left_open(Left({}))
     elif LEFT_OPEN in counted and (left := _of_more_runs(call, measurement, partial(left_open_by, call.by_us))):
         body.left_open(left)

@@ -314,7 +314,7 @@ class Measuring:
             self._ran_again += not test.plan.marked
         only_open = is_long or (counted == {LEFT_OPEN} and not settings.update)
         counted = {LEFT_OPEN} if is_long and counted else counted
-        body.glance_for_leaks(call, measurement, counted=counted, only_open=only_open)
+        body.glance_for_leaks(call, measurement, counted=counted, only_open=only_open, is_stored=bool(settings.update))
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.

@@ -255,6 +255,19 @@ def test_a_body_that_cannot_run_again_is_no_longer_compared_and_says_so(
 
 
 @pytest.mark.slow
+def test_an_update_says_that_leaks_of_a_body_that_already_leaves_something_are_not_compared(
+    suite: Suite, pytester: pytest.Pytester
+) -> None:
+    write(pytester, "opprof", BODY, LEAKS)
+    result = suite("--opprof-update")
+    result.stdout.fnmatch_lines(
+        ["test_m.py::test_a: leaks are not compared: each call leaves something behind already; opprof(leaks=True)*"]
+    )
+    write(pytester, "opprof", BODY)
+    assert "leaves something" not in suite("--opprof-update").stdout.str()
+
+
+@pytest.mark.slow
 def test_a_type_has_a_limit_of_its_own(suite: Suite, pytester: pytest.Pytester) -> None:
     write(pytester, "op_budget({'left_behind:test_m.Result': 0, 'left_behind:thread': 0})", BODY, LEAKS)
     result = suite("--opprof")
