@@ -133,6 +133,11 @@ def plural(number: object, what: str) -> str:
     return f"{number} {what}" if str(number) == "1" else f"{number} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
 
 
+def plural_times(number: int) -> str:
+    """Write a number of times: ``once``, ``120,412 times``."""
+    return "once" if number == 1 else f"{number:,} times"
+
+
 def _scaled(value: float, units: dict[str, int], digits: int) -> str:
     # 0.9995 of a unit prints as 1.00 of it, so that no "1000 us" appears.
     large_enough = (unit for unit in units if abs(value) >= units[unit] * 0.9995)

@@ -15,6 +15,7 @@ from ..profile.op_counts import Done
 from ..profile.op_profile import Remark
 from ..profile.timings import OUTSIDE, ProcessTimes
 from ..python_calls import causes
+from ..python_calls.growth import Before
 from ..python_calls.names import LOOP, PREFIX, matching
 from ..sites.places import WindowSites
 from ..verdict.budgets import WINDOW_KEYS
@@ -117,9 +118,9 @@ class JudgedWindow:
     """The reason why they are unknown, if they were looked up."""
     sites_lost: str = ""
     """The reason why its own source lines are unknown, if they were looked up."""
-    base_functions: causes.Before | None = None
+    base_functions: Before | None = None
     """The calls of each Python function in the base; None if unknown."""
-    base_loops: causes.Before | None = None
+    base_loops: Before | None = None
     """The loop iterations in the base, by function."""
     trace: str = ""
     """The trace file of one of its rounds; empty if none was written."""

@@ -6,8 +6,8 @@ from msgspec import structs
 
 from pytest_opprof.profile.site_calls import SourceLine
 from pytest_opprof.python_calls import causes
-from pytest_opprof.python_calls.causes import Before
 from pytest_opprof.python_calls.counted import CallingLine, PythonCalls
+from pytest_opprof.python_calls.growth import NOTHING, Before
 from pytest_opprof.python_calls.names import LOOP
 
 
@@ -483,15 +483,6 @@ def test_functions_that_grew_by_fewer_calls_than_a_slow_test_needs_are_no_cause(
     assert causes.that_grew(Before({"a.f": 501}), now) == []
 
 
-def test_a_function_that_grew_by_ten_calls_or_one_percent_is_none():
-    assert causes.grown(Before({"f": 1000, "g": 5}), {"f": 1010, "g": 15, "h": 11}) == {"h": 11}
-    assert causes.grown(Before({"f": 10_000}), {"f": 10_100, "g": 11}) == {"g": 11}
-
-
-def test_where_each_function_grew_a_little_all_are_told():
-    assert causes.grown(Before({"f": 1, "g": 2}), {"f": 6, "g": 10}) == {"f": 5, "g": 8}
-
-
 def test_a_function_that_calls_itself_has_its_line_all_the_same():
     now = PythonCalls(
         functions={"tokenization.again": 50},
@@ -543,7 +534,7 @@ def test_of_what_a_line_calls_the_function_is_named_that_may_call_more():
             edge(7, "words", "re._compiler.compile", 10, direct=False),
         ),
     )
-    assert of_calls(causes.NOTHING, now) == [
+    assert of_calls(NOTHING, now) == [
         "`words` at tokenization.py:7 calls `re.compile` 10 times (baseline: 0); 1 more function (+7,580 calls)"
         " follows from it"
     ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import BaselineError
 from ...machine.atomic_write import write_atomically
-from ...python_calls.causes import FLOOR, NOTHING, Before
+from ...python_calls.growth import FLOOR, NOTHING, Before
 from ...results.document import laid_out, read_document
 from .paths import python_of
 from .schemas import PYTHON_SCHEMA, check_version

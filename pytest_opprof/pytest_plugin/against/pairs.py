@@ -23,8 +23,9 @@ from ...processes.turns import SideRun
 from ...profile.op_counts import in_all
 from ...profile.site_calls import kept_sites
 from ...profile.timings import ProcessTimes, without_noise
-from ...python_calls.causes import Before, that_grew
+from ...python_calls.causes import that_grew
 from ...python_calls.counted import PythonCalls
+from ...python_calls.growth import Before
 from ...python_calls.names import of_python, other_versions
 from ...results.acceptance import TRAILER, Acceptance, accepted
 from ...results.judged_window import JudgedWindow
