@@ -29,8 +29,25 @@ _FRAMES = 16
 
 
 def finalized() -> Mapping[type, int]:
-    """Collect garbage, and return the number of objects with a finalizer in it, by type."""
+    """Collect garbage, and return the number of objects with a finalizer in it, by type.
+
+    The garbage is freed with the next collection.
+    """
     return Counter(map(type, filter(_has_finalizer, _garbage())))
+
+
+def files() -> Mapping[type, int]:
+    """Collect garbage, and return the number of objects in it that hold an open file, by type: such as a socket.
+
+    They are closed with the next collection.
+    """
+    # A module that is not imported made none.
+    loaded = [(sys.modules.get(module), name) for module, name in _WITH_FILES]
+    kinds = tuple(kind for module, name in loaded if (kind := getattr(module, name, None)) is not None)
+    return Counter(kind for kind in map(type, _garbage()) if issubclass(kind, kinds))
+
+
+_WITH_FILES = (("_io", "_IOBase"), ("socket", "socket"))  # the collector tracks no epoll
 
 
 def kept_by(call: Callable[[], object], wanted: Mapping[type, int]) -> Iterator[Where]:

@@ -154,23 +154,25 @@ def _first_line(where: Iterable[Where]) -> str:
 def left_open_by(call: Callable[[], object]) -> Left:
     """Run the body as a *call* twice, and return the threads, files and processes that each call leaves behind."""
     seen, in_cycles, call = list[InUse](), list[int](), with_threads_ended(call)
+    holding: Mapping[type, int] = {}
     for number in range(3):
         if number:
             call()
         files = open_files()
-        finalized = cycles.finalized()  # which closes files
+        holding = cycles.files()
+        gc.collect()
         seen.append(in_use())
         in_cycles.append(files - seen[-1].files)
     grown = {name: min(getattr(b, name) - getattr(a, name) for a, b in pairwise(seen)) for name in OPEN_THINGS}
     objects = {thing: grown[name] for name, thing in OPEN_THINGS.items() if grown[name] > 0}
-    if (closed := min(in_cycles[1:])) > 0:
+    closed = min(in_cycles[1:])
+    if closed > 0:
         objects[OPEN_THINGS["files"] + _IN_A_CYCLE] = closed
-        where = [*cycles.kept_by(call, finalized)]
-        return Left(objects, where=tuple(each.text for each in where), line=_first_line(where))
     target = getattr(threading.enumerate()[-1], "_target", None) if OPEN_THINGS["threads"] in objects else None
     code = getattr(target, "__code__", None) if target is not None and _is_own(target) else None
-    runs = (f"the newest thread runs `{code.co_name}` at {place(code)}",) if code else ()
-    return Left(objects, where=runs, line=place(code) if code else "")
+    where = [Where(f"the newest thread runs `{code.co_name}` at {place(code)}", place(code))] if code else []
+    where += cycles.kept_by(call, holding) if closed > 0 and holding else []
+    return Left(objects, where=tuple(each.text for each in where), line=_first_line(where))
 
 
 def _fill_caches(call: Callable[[], object]) -> list[Any]:

@@ -43,7 +43,7 @@ from ...verdict.times.pair_rule import judge_pairs
 from ...verdict.times.repeats import CALL_PAIRS, FEW_TESTS
 from ...verdict.times.stored_rule import unjudged
 from ...verdict.tolerances import LEAST_ROUNDS
-from ...verdict.verdicts import TimingVerdict
+from ...verdict.verdicts import TimingVerdict, Verdict
 from ..options import settings_of
 from ..outcome import concluded
 from ..reruns.causes import OF_TIME, in_words
@@ -447,9 +447,10 @@ class Found:
         seems_slower = self._slower_at_first(test, name, doubted=is_doubted) is not None
         window = self.coarse.judged(test, window, self._diff(compared, name), seems_slower=seems_slower)
         there = next(iter(self._windows[test][0][0][name].coarse.values()), None)
-        window = weighed(window.weighed(there), there)
+        window = window.weighed(there)
         assert window.diff is not None  # it was given one
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
+        window = weighed(window, there, is_judged_later=self.seems_slower(compared) is not None)
         # A failing test says it below its name.
         return window.with_remark(changed) if test in self._today and not window.worse else window
 
@@ -561,15 +562,17 @@ class Found:
         before, after = ([pair[side][window] for pair in pairs] for side in (0, 1))
         before = [entry.comparable(self._judged(after[0].python)) for entry in before]
         in_rounds = self._rounds.verdict(test, window)
-        # A test that does more runs in rounds only if that is accepted, and does not explain its time.
-        found = (compare if in_rounds else compare_counts_first)(
-            in_all([entry.done for entry in before]),
-            in_all([entry.done for entry in after]),
-            in_rounds or self._timing(test, window),
-            test.tolerances.in_rounds if in_rounds else test.tolerances,
-            test.top,
-            self._then,
-        )
+        both = in_all([entry.done for entry in before]), in_all([entry.done for entry in after])
+        timing = in_rounds or self._timing(test, window)
+        tolerances = test.tolerances.in_rounds if in_rounds else test.tolerances
+        found = compare_counts_first(*both, timing, tolerances, test.top, self._then)
+        if found.verdict.does_more and self._accepts(test, found):
+            timed = compare(*both, timing, tolerances, test.top, self._then)
+            is_slower = timed.total.verdict is Verdict.SLOWER or any(
+                row.verdict is Verdict.SLOWER for row in timed.rows
+            )
+            if is_slower and not found.explains((timed.total.now_ns or 0) / (timed.total.base_ns or 1)):
+                found = timed
         if less := found.does_less:
             # Draws without a seed make less in one run and more in the next (dynesty: 319 and 326 of one op).
             there, here = (
@@ -580,6 +583,11 @@ class Found:
                 found = found.without(less, UNSTEADY)
         diffs[key] = found
         return found
+
+    def _accepts(self, test: SideTest, diff: Diff) -> bool:
+        """Return True if commits accept all that a window does more."""
+        allowed = accepted(self._acceptances, test.nodeid, diff)
+        return all(row.accepted_as in allowed for row in diff.worse)
 
     def _timing(self, test: SideTest, window: str) -> TimingVerdict:
         pairs = self._runs(test.nodeid, window)

@@ -14,7 +14,7 @@ from ...profile.timings import ProcessTimes, without_noise
 from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...verdict.diff import Diff
-from ...verdict.quantities import COARSE, CPU_TIME
+from ...verdict.quantities import CPU_TIME
 from ...verdict.times.coarse import SEEMING, Coarse, Limit, Slower, slower, together
 from ...verdict.times.pair_rule import judge_in_rounds
 from ...verdict.times.repeats import COARSE_PROCESSES, ROUND_PAIRS, SHORT_BODY_NS, SHORT_ROUNDS
@@ -84,18 +84,20 @@ def slower_than(
     return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None
 
 
-def weighed(window: JudgedWindow, base: Coarse | None) -> JudgedWindow:
-    """Return a window that fails for its work with the time that this costs in the first pair, if it is clearly more
-    than that of its *base*. One pair proves no time, so none of it is a finding.
+def weighed(window: JudgedWindow, base: Coarse | None, *, is_judged_later: bool) -> JudgedWindow:
+    """Return a window that fails for something else than time with its time in the first pair, if that is clearly more
+    than the time of its *base*. One pair proves no time, so this is no finding. *is_judged_later*: a time that what the
+    window does more does not explain is judged in rounds once that is accepted.
     """
     now, diff = window.numbers.coarse, window.diff
     if base is None or now is None or diff is None or not window.does_more:
         return window
     is_more = now.cpu_ns[0] > SEEMING.of(base.cpu_ns, elsewhere=False)
-    if not is_more or any(row.op in COARSE for row in window.worse):
+    if not is_more or any(row.verdict is Verdict.SLOWER for row in window.worse):
         return window
     took = Slower(CPU_TIME, base.cpu_ns[0], now.cpu_ns[0])
-    return replace(window, weighs=f"{took.line(diff.then)}, in the first pair")
+    later = "; judged once the rest is accepted" if is_judged_later and not diff.explains(took.factor) else ""
+    return replace(window, weighs=f"{took.line(diff.then)}, in the first pair{later}")
 
 
 class RoundPairs:

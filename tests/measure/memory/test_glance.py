@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import socket
 import threading
 import weakref
 from collections.abc import Callable
@@ -106,12 +108,39 @@ def test_many_weak_references_that_a_list_keeps_are_left_behind_and_few_are_not(
     assert glance(call, only_open=False).leaves_nothing is not is_leak
 
 
+class Cycle:
+    """Keeps an open file."""
+
+    def __init__(self, opened: object) -> None:
+        self.opened, self.me = opened, self
+
+
+class Closes:
+    """Has a finalizer, and no file."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        pass
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_files_that_each_call_leaves_in_a_cycle_are_left_open() -> None:
+@pytest.mark.parametrize(
+    ("opened", "said"),
+    [
+        (lambda: FileIO(os.devnull), "kept by the cycle Cycle.me"),
+        (socket.socket, "kept by the cycle Cycle.me"),
+        (select.epoll, ""),
+    ],
+)
+def test_a_file_that_each_call_leaves_in_a_cycle_is_left_open(opened: Callable[[], object], said: str) -> None:
     def call() -> None:
-        cycle: list[object] = [FileIO(os.devnull)]
-        cycle.append(cycle)
+        Closes()
+        Cycle(opened())
 
     assert not glance(call, only_open=True).leaves_nothing_open
     assert not glance(call, only_open=False).leaves_nothing
-    assert left_open_by(call).objects == {"open file in a cycle": 1}
+    found = left_open_by(call)
+    assert found.objects == {"open file in a cycle": 1}
+    assert "".join(found.where[:1]) == said

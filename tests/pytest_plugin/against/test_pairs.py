@@ -917,7 +917,7 @@ def test_a_test_whose_coarse_time_a_commit_accepts_does_not_seem_slower(pairs: R
 
 
 @pytest.mark.parametrize(
-    ("now_ms", "said"), [(15, "CPU time: 15 ms (main: 10 ms), x1.5, in the first pair"), (12, ""), (50, "")]
+    ("now_ms", "said"), [(15, "CPU time: 15 ms (main: 10 ms), x1.5, in the first pair\n"), (12, ""), (50, "")]
 )
 def test_a_test_that_fails_for_its_calls_tells_what_time_they_cost(pairs: Run, now_ms: int, said: str) -> None:
     run = pairs(source=ONE)
@@ -925,6 +925,12 @@ def test_a_test_that_fails_for_its_calls_tells_what_time_they_cost(pairs: Run, n
     confirmed(run, now_ms, now_ms, now_ms)
     report = run.report().longreprtext
     assert ("in the first pair" in report, said in report) == (bool(said), True)
+
+
+def test_a_time_that_accepted_memory_does_not_explain_is_judged_once_that_is_accepted(pairs: Run) -> None:
+    run = pairs(source=ONE)
+    run.add(*(took(run, ms, facts={"host_memory": (ms * 2**20,)}) for ms in (10, 20)))
+    assert "x2, in the first pair; judged once the rest is accepted\n" in run.report().longreprtext
 
 
 def test_a_commit_that_accepts_memory_accepts_no_time(pairs: Run) -> None:
@@ -939,6 +945,23 @@ def test_a_commit_that_accepts_memory_accepts_no_time(pairs: Run) -> None:
     report = run.report()
     assert (report.outcome, run.record().status) == ("failed", Status.SLOWER)
     assert "device time of Add: 100 us -> 130 us (+30%), limit 15%, in 5 pairs" in report.longreprtext
+    assert "in the first pair" not in report.longreprtext
+
+
+@pytest.mark.parametrize(("accepts", "status"), [(False, Status.MORE_MEMORY), (True, Status.SLOWER)])
+def test_times_that_a_mark_asks_for_are_judged_beside_memory_that_a_commit_accepts(
+    pairs: Run, accepts: bool, status: Status
+) -> None:
+    run = pairs()
+    run.found = Found("main", run.config, [parsed("Opprof-Accept: host_memory", "abc")] if accepts else [])
+
+    def side(ns: int, mib: int) -> SideRun:
+        made = window(ns)
+        made = replace(made, numbers=structs.replace(made.numbers, facts={"host_memory": (mib * 2**20,)}))
+        return SideRun([run.test], {run.test: run.reports(made)})
+
+    run.add(side(NS, 10), side(int(NS * 1.3), 20), pairs=9)
+    assert run.record().status == status
 
 
 @pytest.mark.parametrize(("calls", "seems"), [(2_000, False), (1_050, True)])
