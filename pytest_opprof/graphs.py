@@ -39,3 +39,13 @@ def components(edges: Mapping[_Node, Iterable[_Node]]) -> list[list[_Node]]:
                     del path[-size:]
                     lowest |= dict.fromkeys(found[-1], len(edges))  # no other belongs to it
     return found
+
+
+def reached(nodes: Iterable[_Node], edges: Mapping[_Node, Iterable[_Node]]) -> set[_Node]:
+    """Return *nodes*, and the ones that these lead to, and so on."""
+    found, left = set[_Node](), [*nodes]
+    while left:
+        if (node := left.pop()) not in found:
+            found.add(node)
+            left += edges[node]
+    return found

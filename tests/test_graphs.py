@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_opprof.graphs import components
+from pytest_opprof.graphs import components, reached
 
 
 @given(st.dictionaries(st.integers(0, 7), st.sets(st.integers(0, 7))))
@@ -34,3 +34,10 @@ def test_nodes_are_one_component_where_each_leads_to_the_other_and_others_lead_t
 def test_a_long_chain_takes_no_recursion_and_no_quadratic_time() -> None:
     chain = {at: [at + 1] for at in range(50_000)} | {50_000: []}
     assert components(chain) == [[at] for at in reversed(chain)]
+
+
+def test_nodes_reach_themselves_and_all_that_they_lead_to_once() -> None:
+    edges = {"a": ["b", "c"], "b": ["a"], "c": [], "d": ["a"]}
+    assert reached(["a"], edges) == {"a", "b", "c"}
+    assert reached(["c", "d"], edges) == {"a", "b", "c", "d"}
+    assert reached([], edges) == set()

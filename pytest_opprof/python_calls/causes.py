@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..graphs import reached
 from ..units import plural, plural_times
 from .growth import (
     NOTABLE,
@@ -20,7 +21,6 @@ from .growth import (
     grown_at_all,
     line_and_function,
     place_of,
-    reached,
 )
 from .names import CACHED, LOOP
 

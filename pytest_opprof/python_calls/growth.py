@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from ..graphs import components
+from ..graphs import components, reached
 from ..units import plural_times
 from .names import CACHED
 
@@ -253,16 +253,6 @@ def _without(
         left[identity(each)] -= same
         if each.calls > same:
             found.append(structs.replace(each, calls=each.calls - same))
-    return found
-
-
-def reached(functions: Iterable[str], called: Mapping[str, Collection[str]]) -> set[str]:
-    """Return *functions*, and the ones that these call, and so on."""
-    found, left = set[str](), [*functions]
-    while left:
-        if (name := left.pop()) not in found:
-            found.add(name)
-            left += called[name]
     return found
 
 

@@ -157,11 +157,11 @@ class Observer:
             if key is None:
                 return None
             if key.__class__ is not int:
-                self._tally.add_builtin(key, 1)
+                self._tally.builtins[key] += 1
                 return None
             self._tally.know(_frame_of(code))
             if before := self._called.get(id(code) + offset):
-                self._tally.add_builtin(before.key, before.calls)
+                self._tally.builtins[before.key] += before.calls
             self._called[id(code) + offset] = _Called(called, key)
         except Exception as error:
             self.error = error
@@ -197,7 +197,7 @@ class Observer:
         """Add the counts by instruction to the tally."""
         for known in list(self._called.values()):
             calls, known.calls = known.calls, 0
-            self._tally.add_builtin(known.key, calls)
+            self._tally.builtins[known.key] += calls
         for at, rounds in list(self._rounds.items()):
             self._tally.loops[self._jumps[at]] = self._tally.loops.get(self._jumps[at], 0) + rounds
             self._rounds[at] -= rounds
@@ -224,7 +224,7 @@ class Observer:
             key: Key = self._tally.key(called)
             if key is None:
                 return None
-            self._tally.add_builtin(key, 1)
+            self._tally.builtins[key] += 1
             self._tally.walk(_frame_of(code), key)
         except Exception as error:
             self.error = error

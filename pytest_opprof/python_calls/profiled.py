@@ -7,7 +7,7 @@ import ctypes
 import dis
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
@@ -21,15 +21,14 @@ _RESUMED = 0x20 | 0x80 | 0x200
 
 
 def _unset(_: object) -> int:
-    """Unset the profiler of this thread if its observer gave up."""
-    if sys.getprofile() in _GIVEN_UP:
+    """Unset the profiler of this thread if it is that of an observer that gave up."""
+    of = getattr(sys.getprofile(), "__self__", None)
+    if isinstance(of, Observer) and of.has_given_up:
         with suppress(RuntimeError):  # the observer is just unsetting it
             sys.setprofile(None)
     return 0
 
 
-# The profilers of observers that gave up.
-_GIVEN_UP = list[Callable[[FrameType, str, Any], None]]()
 # Python may call it late, so it has to stay alive.
 _UNSET = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_unset)
 
@@ -52,7 +51,7 @@ class Observer:
         self._starts: dict[int, int] = {}
         """The instruction at which a generator begins, by the id of its code."""
         self._around: Any = None
-        self._counts = self._with_line if tally.lines else self._counting()
+        self._counts = self._with_line if tally.lines else self._count
         self._profile = self._counts if tally.target is None else self._until_target
         self.error: Exception | None = None
 
@@ -95,7 +94,6 @@ class Observer:
         if self._over.acquire(timeout=self._limit_s):
             return
         self.has_given_up = True
-        _GIVEN_UP[:] = [self._profile, self._counts]
         self._is_on = False  # the next return in each thread unsets its profiler
         ctypes.pythonapi.Py_AddPendingCall(_UNSET, None)  # so does the main thread in a loop that calls nothing
 
@@ -107,45 +105,32 @@ class Observer:
             sys.setprofile(self._counts)  # of this thread
             self._counts(frame, event, called)
 
-    # Called for each call and return of the program. They repeat no known question, and `_counting` is a closure:
-    # looking up an attribute of `self` takes as long as counting.
+    # Called for each call and return of the program, so it repeats no known question.
 
-    def _counting(self) -> Callable[[FrameType, str, Any], None]:
-        tally, left_out, target = self._tally, self._left_out, self._tally.target
-        calls, builtins, key_of, starts = tally.calls, tally.builtins, tally.key, self._starts
-
-        def count(frame: FrameType, event: str, called: Any) -> None:
-            try:
-                code = frame.f_code
-                if event == "c_return":
-                    pass
-                elif event == "c_call":
-                    if id(code) not in calls and self._is_tool(frame):
-                        return
-                    key = key_of(called)
-                    if key is not None:
-                        try:
-                            builtins[key] += 1
-                        except KeyError:
-                            builtins[key] = 1
+    def _count(self, frame: FrameType, event: str, called: Any) -> None:
+        try:
+            code = frame.f_code
+            if event == "call":
+                if code.co_flags & _RESUMED and not self._starts_here(frame):
                     return
-                elif event == "call":
-                    if code.co_flags & _RESUMED and frame.f_lasti != (starts.get(id(code)) or self._start_of(frame)):
-                        return
-                    try:
-                        calls[id(code)] += 1
-                    except KeyError:
-                        if id(code) not in left_out:
-                            self._first(frame)
+                try:
+                    self._tally.calls[id(code)] += 1
+                except KeyError:
+                    if id(code) not in self._left_out:
+                        self._first(frame)
+            elif event == "c_call":
+                if id(code) not in self._tally.calls and self._is_tool(code):
                     return
-                elif code is target and event == "return":
-                    tally.returns()
+                key = self._tally.key(called)
+                if key is not None:
+                    self._tally.builtins[key] += 1
+            else:
+                if event == "return" and code is self._tally.target:
+                    self._tally.returns()
                 if not self._is_on:
                     sys.setprofile(None)  # a thread that continues after counting
-            except Exception as error:
-                self.error = error
-
-        return count
+        except Exception as error:
+            self.error = error
 
     def _first(self, frame: FrameType) -> None:
         if self._is_on and self._tally.begin(frame):
@@ -153,29 +138,25 @@ class Observer:
         else:
             self._left_out[id(frame.f_code)] = frame.f_code
 
-    def _is_tool(self, frame: FrameType) -> bool:
-        code = frame.f_code
-        if id(code) in self._left_out:
-            return True
-        if not is_left_out(code.co_filename):
-            return False
-        self._left_out[id(code)] = code
-        return True
+    def _is_tool(self, code: CodeType) -> bool:
+        if id(code) not in self._left_out and is_left_out(code.co_filename):
+            self._left_out[id(code)] = code
+        return id(code) in self._left_out
 
-    def _start_of(self, frame: FrameType) -> int:
-        """Return the instruction at which a generator begins, instead of resuming."""
+    def _starts_here(self, frame: FrameType) -> bool:
+        """Return True if a generator begins, instead of resuming."""
         start = self._starts.get(id(frame.f_code))
         if start is None:
             self._tally.know(frame)
             resumes = (each.offset for each in dis.get_instructions(frame.f_code) if each.opname == "RESUME")
             start = self._starts[id(frame.f_code)] = next(resumes, -1)  # -1: Python 3.10 has no such instruction
-        return start
+        return frame.f_lasti == start
 
     def _with_line(self, frame: FrameType, event: str, called: Any) -> None:
         try:
             code = frame.f_code
             if event == "call":
-                if id(code) in self._left_out or (code.co_flags & _RESUMED and frame.f_lasti != self._start_of(frame)):
+                if id(code) in self._left_out or (code.co_flags & _RESUMED and not self._starts_here(frame)):
                     return
                 if id(code) not in self._tally.calls:
                     self._first(frame)
@@ -186,7 +167,7 @@ class Observer:
             elif event == "c_call" and not is_left_out(code.co_filename):
                 key = self._tally.key(called)
                 if key is not None:
-                    self._tally.add_builtin(key, 1)
+                    self._tally.builtins[key] += 1
                     self._tally.walk(frame, key)
             else:
                 if event == "return" and code is self._tally.target:

@@ -74,7 +74,7 @@ class Tally:
         self.lines = lines
         self.calls: dict[int, int] = {}
         """By the id of the code of a Python function."""
-        self.builtins: dict[Key, int] = {}
+        self.builtins = Counter[Key]()
         self.loops: dict[int, int] = {}
         """By the id of the code that contains the loop."""
         self.collections = 0
@@ -124,10 +124,6 @@ class Tally:
             return id(called)
         is_python = any(isinstance(each.__dict__.get("__call__"), FunctionType) for each in kind.__mro__)
         return None if is_python else name_of_callable(called)
-
-    def add_builtin(self, key: Key, calls: int) -> None:
-        """Count calls of a builtin."""
-        self.builtins[key] = self.builtins.get(key, 0) + calls
 
     def _wants(self, key: Key) -> bool:
         known = self._wanted.get(key)

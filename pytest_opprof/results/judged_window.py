@@ -53,6 +53,7 @@ _CLEARLY_LESS = 0.8
 _REASONS = 3
 # A cause of more characters than this has more than one line.
 _LONG = 160
+# The quantities of a leak, and how it is told of one on top of another.
 _LEFT = (LEFT_BEHIND, LEFT_OPEN, LEAKED_MEMORY)
 _WITH_EARLIER = " behind, with what it left before, "
 # The quantities that a leak adds to.

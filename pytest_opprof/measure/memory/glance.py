@@ -56,13 +56,14 @@ def glance(call: Callable[[], object], device_bytes: Callable[[], int] = lambda:
     def look(into: array[int]) -> None:
         into[_FILES], into[_FINALIZED] = open_files(), len(cycles.finalized())  # which closes files
         gc.collect()
-        into[_WEAK] = 0
+        weak = 0
         for into[_OBJECTS], each in enumerate(gc.get_objects()):
-            into[_WEAK] += isinstance(each, WEAK)
-        into[_OBJECTS] -= into[_WEAK]
+            weak += isinstance(each, WEAK)
+        into[_WEAK] = weak
+        into[_OBJECTS] -= weak
         for at, value in enumerate(in_use(device_bytes)):
             into[_IN_USE + at] = value
-        into[_BLOCKS] -= into[_WEAK]  # a block each
+        into[_BLOCKS] -= weak  # a block each
 
     def left(after: array[int], before: array[int]) -> tuple[bool, bool]:
         """Return whether anything is left, and whether anything is left open."""

@@ -28,7 +28,7 @@ from ...units import format_bytes, plural
 from ...verdict.quantities import OPEN_THINGS
 from . import cycles
 from .holders import CONTAINERS, autograd_graph, holder, is_bounded, line_that_fills, outermost, unheld
-from .traced import Where, line_of, made_at, traced
+from .traced import Where, joined, line_of, made_at, traced
 
 WARMUPS: Final = 2
 CALLS: Final = 4
@@ -144,11 +144,7 @@ def left_by(call: Callable[[], object], warmups: int = WARMUPS, device_bytes: Ca
         nbytes = again["allocated_bytes"] if is_little else nbytes
     where += made_at(_most_common(_after(call)[0])) if blocks else []
     said = tuple(each.text for each in where)
-    return Left(objects, nbytes, said, blocks, on_device, _first_line(where), tuple(map(_cache, filled)))
-
-
-def _first_line(where: Iterable[Where]) -> str:
-    return next((each.line for each in where if each.line), "")
+    return Left(objects, nbytes, said, blocks, on_device, joined(where).line, tuple(map(_cache, filled)))
 
 
 def left_open_by(call: Callable[[], object]) -> Left:
@@ -172,7 +168,7 @@ def left_open_by(call: Callable[[], object]) -> Left:
     code = getattr(target, "__code__", None) if target is not None and _is_own(target) else None
     where = [Where(f"the newest thread runs `{code.co_name}` at {place(code)}", place(code))] if code else []
     where += cycles.kept_by(call, holding) if closed > 0 and holding else []
-    return Left(objects, where=tuple(each.text for each in where), line=_first_line(where))
+    return Left(objects, where=tuple(each.text for each in where), line=joined(where).line)
 
 
 def _fill_caches(call: Callable[[], object]) -> list[Any]:

@@ -50,7 +50,7 @@ from ..reruns.causes import OF_TIME, in_words
 from ..reruns.coarse import is_judged
 from ..reruns.counts import LATER
 from .side_reports import Failure, Windows, measured, python_of, report_of, results_of, sites_of, windows_of
-from .times import CoarsePairs, RoundPairs, Seeming, seeming, slower_than, weighed
+from .times import CoarsePairs, RoundPairs, Seeming, seeming, slower_than, with_its_time
 
 # The source lines of each op, by window.
 _Sites = dict[str, SitesByOp]
@@ -450,7 +450,7 @@ class Found:
         window = window.weighed(there)
         assert window.diff is not None  # it was given one
         window = replace(window, allowed=accepted(self._acceptances, test, window.diff))
-        window = weighed(window, there, is_judged_later=self.seems_slower(compared) is not None)
+        window = with_its_time(window, there, is_judged_later=self.seems_slower(compared) is not None)
         # A failing test says it below its name.
         return window.with_remark(changed) if test in self._today and not window.worse else window
 
@@ -568,9 +568,7 @@ class Found:
         found = compare_counts_first(*both, timing, tolerances, test.top, self._then)
         if found.verdict.does_more and self._accepts(test, found):
             timed = compare(*both, timing, tolerances, test.top, self._then)
-            is_slower = timed.total.verdict is Verdict.SLOWER or any(
-                row.verdict is Verdict.SLOWER for row in timed.rows
-            )
+            is_slower = any(row.verdict is Verdict.SLOWER for row in timed.worse)
             if is_slower and not found.explains((timed.total.now_ns or 0) / (timed.total.base_ns or 1)):
                 found = timed
         if less := found.does_less:

@@ -84,10 +84,10 @@ def slower_than(
     return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None
 
 
-def weighed(window: JudgedWindow, base: Coarse | None, *, is_judged_later: bool) -> JudgedWindow:
+def with_its_time(window: JudgedWindow, base: Coarse | None, *, is_judged_later: bool) -> JudgedWindow:
     """Return a window that fails for something else than time with its time in the first pair, if that is clearly more
-    than the time of its *base*. One pair proves no time, so this is no finding. *is_judged_later*: a time that what the
-    window does more does not explain is judged in rounds once that is accepted.
+    than the time of its *base*. One pair proves no time, so this is no finding. *is_judged_later*: a time that the
+    extra work does not explain is judged in rounds once that work is accepted.
     """
     now, diff = window.numbers.coarse, window.diff
     if base is None or now is None or diff is None or not window.does_more:
