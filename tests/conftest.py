@@ -214,14 +214,16 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """Run pytest on the files of pytester with the fake device, in this process.
 
     How busy the machine is does not matter, and neither are baselines and call sites recorded nor calls confirmed in
-    other processes: a fresh one takes 0.5 s, and other plugins would add as much. Leaks are looked for only where a
-    test asks: pytester keeps records of each call. `thrice` makes times of the baselines
-    that are judged, `looks` gives what confirms calls. Coarse times are measured where a test says `coarsely`.
+    other processes: a fresh one takes 0.5 s, and other plugins would add as much. Leaks are looked for, and bodies run
+    more often for their time, only where a test asks: pytester keeps records of each call. `thrice` makes times
+    of the baselines that are judged, `looks` gives what confirms calls. Coarse times are measured where a test says
+    `coarsely`.
     """
     looks(monkeypatch, BackendError("none is started in this test"))
     in_one_thread(monkeypatch, BackendError("none is started in this test"))
     monkeypatch.setattr(Order, "_measure", lambda order, test: None)
     monkeypatch.setattr(Measuring, "_glance_for_leaks", lambda measuring, test, measurement, call: None)
+    monkeypatch.setattr(Measuring, "_time_repeats", lambda measuring, test, measurement, call: None)
     monkeypatch.setattr(Recording, "sites", _seen_in_the_run)
     monkeypatch.setattr(window_result, "coarse_of", lambda profile: None)
     monkeypatch.setattr(RecordedWindow, "keep_coarse", lambda window: None)
@@ -271,7 +273,9 @@ def in_one_thread(monkeypatch: pytest.MonkeyPatch, *found: object) -> list[int]:
     """Stand for the fresh processes that confirm coarse times: what each finds, or raises. Return those asked."""
     asked: list[int] = []
 
-    def measured(pool: Pool, test: str, number: int, stays: bool, is_enough: Callable[[Any], bool]) -> list[Any]:
+    def measured(
+        pool: Pool, test: str, number: int, stays: bool, is_enough: Callable[[Any], bool], *, repeats: bool = False
+    ) -> list[Any]:
         asked.append(number)
         look = found[min(number, len(found) - 1)]
         if isinstance(look, BaseException):

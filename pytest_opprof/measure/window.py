@@ -85,6 +85,10 @@ class Window:
         counts = {**self.profile.counts, KEPT_MEMORY: kept}
         self._profile = replace(self.profile, host_memory=(memory.peak,) * self.profile.steps, counts=counts)
 
+    def repeats(self, cpu_ns: int) -> None:
+        """Add the CPU time of the fastest later run to the closed window."""
+        self._profile = replace(self.profile, repeated_ns=cpu_ns)
+
     @property
     def ops(self) -> tuple[OpStats, ...]:
         """The numbers of each op, the most expensive first."""

@@ -23,6 +23,8 @@ class Request(Struct, frozen=True):
     """Only ops and times, without the runs that count Python calls, memory and leaks."""
     unrecorded: bool = False
     """Its ops are not recorded either, which takes CPU time; unless it has the fixture, and may ask for its ops."""
+    repeats: bool = False
+    """Also the CPU time of its body in the fastest of several later runs."""
     cold: bool = False
     """Only the calls of Python functions, in the one run of a body."""
     anew: bool = False

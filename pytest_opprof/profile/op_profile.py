@@ -139,6 +139,8 @@ class OpProfile:
     """The time of a fixed piece of work before each step; empty if not measured."""
     cpu_ns: tuple[tuple[int, int], ...] = ()
     """CPU time of the process, and of the thread of the test, in each step; empty where not measured."""
+    repeated_ns: int | None = None
+    """CPU time of the fastest of several later runs, in which nothing is recorded; None if there were none."""
     remarks: tuple[tuple[int, Remark], ...] = ()
     """The backend's remarks on a step, or on the whole: `ALWAYS`."""
     disturbed: tuple[str, ...] = ()

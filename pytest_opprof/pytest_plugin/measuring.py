@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from ..baselines.entry import WindowBaseline
 from ..baselines.store import Store
 from ..errors import BackendError, BaselineError, OpprofError, UsageError
 from ..frameworks.live.registry import load, load_all
@@ -34,7 +36,7 @@ from ..results.plain import plain
 from ..results.window_result import BODY, coarse_of
 from ..units import plural
 from ..verdict.quantities import HOST_MEMORY, LEFT_BEHIND, LEFT_OPEN, PYTHON_CALLS
-from ..verdict.times.coarse import Coarse
+from ..verdict.times.coarse import Coarse, repeats_limit_ns
 from ..verdict.times.repeats import FEW_TESTS, SHORT_NS
 from ..verdict.tolerances import LEAST_ROUNDS
 from . import body, xdist
@@ -77,7 +79,8 @@ class Measuring:
         self._pool = pool
         self._judging = judging
         self._may_judge_times = False
-        """Whether a collected test has enough rounds for judged times, or the fixture, which may run as many."""
+        """Whether a collected test has rounds whose time is judged, or is measured closely, or has the fixture, which
+        may run as many."""
         self._compared = compared
         self._failing: dict[object, str] = {}
         """The first failing test of each cause."""
@@ -116,7 +119,7 @@ class Measuring:
         for test in tests:
             try:
                 plan = test.plan
-                self._may_judge_times |= test.has_fixture or (plan.measured and plan.rounds >= LEAST_ROUNDS)
+                self._may_judge_times |= test.has_fixture or plan.closely or plan.rounds >= LEAST_ROUNDS
                 if test.measures:
                     measured.append(test)
                     self._pool.files.add(test.file)
@@ -243,6 +246,8 @@ class Measuring:
             body.check_finished(measurement)
             if not request_of(self._config).ops_only:
                 self._measure_beside_ops(test, measurement, call, is_body=repeated is not None)
+            if repeated:
+                self._time_repeats(test, measurement, call)
             windows = self._judged(test, measurement, repeated)
             if repeated:
                 windows = self._judging.causes.slower_explained(
@@ -316,6 +321,30 @@ class Measuring:
         counted = {LEFT_OPEN} if is_long and counted else counted
         body.glance_for_leaks(call, measurement, counted=counted, only_open=only_open, is_stored=bool(settings.update))
 
+    def _time_repeats(self, test: TestRun, measurement: Measurement, call: Call) -> None:
+        """Time later runs of a body that is not long, if an update keeps their time, or the baseline has it.
+
+        A test with the fixture may ask for its ops, so each of its runs records them.
+        """
+        of_body, request, settings = body.window_of(measurement), request_of(self._config), self._settings
+        if of_body is None or of_body.unfinished or test.has_fixture or test.plan.rounds >= LEAST_ROUNDS:
+            return
+        # Beside coverage and debuggers no CPU time is measured.
+        if not of_body.profile.cpu_ns or _why_uncountable(test, settings) or body.why_not_again(test):
+            return
+        if request.repeats:
+            body.time_repeats(call, measurement)
+            return
+        if settings.update:
+            limit_ns = 0.0 if test.plan.closely else math.inf
+        else:
+            base = self._base(test, of_body)
+            limit_ns = repeats_limit_ns(base.coarse_here) if base and base.coarse_here else math.inf
+        is_usual = not (request.ops_only or request.first_look or request.sites or settings.against)
+        is_short = min(of_body.profile.host_ns) <= glance.KNOWN * glance.SHORT_NS
+        if limit_ns < math.inf and is_usual and is_short:
+            body.time_repeats(call, measurement, limit_ns)
+
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.
 
@@ -364,11 +393,15 @@ class Measuring:
 
     def _facts(self, test: TestRun, window: Window | None) -> Collection[str]:
         """Return the facts in the baseline of a window."""
-        base = None
+        base = self._base(test, window)
+        return base.facts if base else ()
+
+    def _base(self, test: TestRun, window: Window | None) -> WindowBaseline | None:
+        """Return the baseline of a window; None if it has none, or an unreadable one."""
         if window is not None:
             with suppress(BaselineError):  # reported where it is judged
-                base = self._store.entry(window.profile.environment, *test.where, window.name)
-        return base.facts if base else ()
+                return self._store.entry(window.profile.environment, *test.where, window.name)
+        return None
 
     def _is_short(self, profile: OpProfile) -> bool:
         """Return True if no op ran in a short round; a further process of an update allows it twice the time."""

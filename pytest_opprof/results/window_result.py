@@ -447,7 +447,8 @@ def coarse_of(profile: OpProfile) -> Coarse | None:
     waited = profile.wait_ns or (0,) * profile.steps
     wall = [max(host - wait, 0) for host, wait in zip(profile.host_ns, waited)]
     cpu, thread = ([each[side] for each in profile.cpu_ns] for side in (0, 1))
-    return Coarse.of(cpu, thread, wall, profile.yardstick_ns)
+    found = Coarse.of(cpu, thread, wall, profile.yardstick_ns)
+    return found.with_repeats(profile.repeated_ns) if found else None
 
 
 def open_trace(path: str) -> str:

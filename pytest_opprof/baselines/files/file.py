@@ -90,7 +90,7 @@ def _checked_times(path: Path, document: object) -> TimesFile:
         for window, machines in windows.items():
             for machine, each in machines.items():
                 every = [kept for kept in (each, each.first, each.unrecorded) if kept]
-                spans = [span for kept in every for span in (kept.cpu_ms, kept.wall_ms)]
+                spans = [span for kept in every for span in (kept.cpu_ms, kept.wall_ms, kept.repeated_ms) if span]
                 if wrong := [times for times in spans if times[0] > times[1]]:
                     place = f"['coarse'][{test!r}][{window!r}][{machine!r}]"
                     raise _broken(path, f"{place}: has {wrong[0]}: the least comes first")
@@ -237,8 +237,14 @@ def _kept_coarse(each: Coarse) -> KeptCoarse:
     from .file_types import KeptCoarse
 
     first, unrecorded = (UNSET if other is None else _kept_coarse(other) for other in (each.first, each.unrecorded))
-    cpu, wall = _milliseconds(each.cpu_ns), _milliseconds(each.wall_ns)
-    return KeptCoarse(cpu_ms=cpu, wall_ms=wall, processes=each.processes, first=first, unrecorded=unrecorded)
+    return KeptCoarse(
+        cpu_ms=_milliseconds(each.cpu_ns),
+        wall_ms=_milliseconds(each.wall_ns),
+        processes=each.processes,
+        first=first,
+        unrecorded=unrecorded,
+        repeated_ms=_milliseconds(each.repeated_ns) if each.repeated_ns else UNSET,
+    )
 
 
 def _milliseconds(times_ns: Iterable[int]) -> list[float]:
@@ -247,9 +253,20 @@ def _milliseconds(times_ns: Iterable[int]) -> list[float]:
 
 
 def _coarse(kept: KeptCoarse) -> Coarse:
-    cpu, wall = ([round(ms * 1e6) for ms in span] for span in (kept.cpu_ms, kept.wall_ms))
     first, unrecorded = (_coarse(other) if other else None for other in (kept.first, kept.unrecorded))
-    return Coarse((cpu[0], cpu[1]), (wall[0], wall[1]), kept.processes, first=first, unrecorded=unrecorded)
+    return Coarse(
+        _span_ns(kept.cpu_ms),
+        _span_ns(kept.wall_ms),
+        kept.processes,
+        first=first,
+        unrecorded=unrecorded,
+        repeated_ns=_span_ns(kept.repeated_ms) if kept.repeated_ms else None,
+    )
+
+
+def _span_ns(span_ms: Sequence[float]) -> tuple[int, int]:
+    least, most = (round(ms * 1e6) for ms in span_ms)
+    return least, most
 
 
 def _kept_window(entry: WindowBaseline) -> KeptWindow:

@@ -109,6 +109,10 @@ class KeptCoarse(Struct, frozen=True, forbid_unknown_fields=True):
     unrecorded: Annotated[
         KeptCoarse | UnsetType, Meta(description="A run in which no op is recorded, if that takes clearly less.")
     ] = UNSET
+    repeated_ms: Annotated[
+        _Span | UnsetType,
+        Meta(description="CPU time of the fastest of several later runs in one thread, in which nothing is recorded."),
+    ] = UNSET
 
 
 class TimesFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -32,6 +32,7 @@ from ...verdict.times.coarse import (
     recording,
     slower,
     slower_despite_tracer,
+    slower_repeated,
     together,
     where,
 )
@@ -48,8 +49,10 @@ class _Suspect:
     base: Coarse
     elsewhere: bool
     here: Slower
-    doubted: bool
+    doubted: bool = False
     """Whether it makes fewer calls, so that a shorter time counts."""
+    repeats: bool = False
+    """Whether the time is that of repeated runs."""
     seen: list[Coarse] = field(default_factory=list)
     """The least time of each fresh process."""
     first: list[Coarse] = field(default_factory=list)
@@ -68,10 +71,12 @@ class _Suspect:
         return self._over(self.base, seen, wall=True) if seen else None
 
     def _over(self, base: Coarse, seen: Sequence[Coarse], *, wall: bool, shared: bool = False) -> Slower | None:
+        if self.repeats:
+            return slower_repeated(base, together(seen), shared=shared)
         return slower(base, together(seen), wall=wall, elsewhere=self.elsewhere, shared=shared, doubted=self.doubted)
 
     def slower(self, *, wall: bool = True, shared: bool = False) -> Slower | None:
-        base = self.base if self.has_later else self.base.at_first
+        base = self.base if self.has_later or self.repeats else self.base.at_first
         if not self.seen:
             return None
         return self._over(base, self.seen, wall=wall, shared=shared)
@@ -81,6 +86,8 @@ class _Suspect:
 
         It shows nothing about later runs if the first one compiles or imports in the baseline, too.
         """
+        if self.repeats:
+            return any(each.repeated_ns for each in seen) and not self._over(self.base, seen, wall=False)
         return bool(seen) and not self.has_first and not self._over(self.base.at_first, seen, wall=True)
 
     def slower_at_first(self) -> Slower | None:
@@ -134,14 +141,17 @@ class Coarsely:
             if now is None:
                 # Under coverage or a debugger, fresh processes measure a test that seems much slower.
                 if over := slower_despite_tracer(base.at_first, window.numbers.host_ns):
-                    suspects[window.name] = _Suspect(base, elsewhere, over, doubted=False)
+                    suspects[window.name] = _Suspect(base, elsewhere, over)
                 found.append(replace(window, coarsely=True))
                 continue
             assert window.diff is not None  # it has a base
             diff = window.diff
             doubted = diff.only_calls_less
             over = slower(base.at_first, now, wall=True, elsewhere=elsewhere, doubted=doubted)
-            if over and not (window.does_more and diff.explains(over.factor)):
+            repeated = None if elsewhere or window.does_more else slower_repeated(base, now)
+            if repeated:
+                suspects[window.name] = _Suspect(base, elsewhere, repeated, repeats=True)
+            elif over and not (window.does_more and diff.explains(over.factor)):
                 suspects[window.name] = _Suspect(base, elsewhere, over, doubted)
             elif hidden := slower(base, now, wall=True, elsewhere=elsewhere, doubted=doubted):
                 hidden_ones[window.name] = _Suspect(base, elsewhere, hidden, doubted)
@@ -174,7 +184,8 @@ class Coarsely:
         if not suspects:
             return found
         for suspect in suspects.values():
-            if bare := suspect.base.unrecorded:  # without it, recording takes little of the base
+            bare = suspect.base.unrecorded  # without it, recording takes little of the base
+            if bare and not suspect.repeats:
                 suspect.base = replace(bare, first=suspect.base.at_first)
         answer = self._order.known(test)
         fine = [name for name, each in suspects.items() if answer and each.is_refuted_by(self._of(answer, name))]
@@ -207,6 +218,7 @@ class Coarsely:
         """Measure *suspects* in fresh processes; return why that failed, and who else used the machine."""
         busy = ""
         stays = may_stay(self._settings, windows)
+        repeats = any(each.repeats for each in suspects.values())
 
         def is_enough(answer: Answer) -> bool:
             return not any(each.over(self._of(answer, name)) for name, each in suspects.items())
@@ -224,7 +236,7 @@ class Coarsely:
             watch = Watch()
             with self._limit.spent():
                 try:
-                    answers = self._pool.in_one_thread(test.id, number, stays, is_enough)
+                    answers = self._pool.in_one_thread(test.id, number, stays, is_enough, repeats=repeats)
                 except BackendError as error:
                     return str(error), busy
             is_ignored = self._settings.noise == "ignore"
@@ -232,11 +244,15 @@ class Coarsely:
             disturbed = parallel or ("" if is_ignored else watch.busy() or self._slow_core(answers, suspects))
             busy = busy or disturbed
             for name, suspect in suspects.items():
-                times = [time for answer in answers for time in self._of(answer, name)]
+                times = [each for answer in answers for each in self._of(answer, name)]
+                if suspect.repeats:
+                    times = [each for each in times if each.repeated_ns]
                 if not times:
+                    untimed = (
+                        "the body cannot run again" if suspect.repeats else "coverage or a debugger traces them, too"
+                    )
                     is_open = any(name in answer.windows for answer in answers)
-                    lost = "coverage or a debugger traces them, too" if is_open else "the window was not opened there"
-                    return answers[-1].why or lost, busy
+                    return answers[-1].why or (untimed if is_open else "the window was not opened there"), busy
                 suspect.seen.append(together(times))
                 suspect.first += times[:1]
                 suspect.has_later |= len(times) > 1
@@ -275,6 +291,7 @@ class Coarsely:
             if answer and suspect.is_refuted_by(self._of(answer, window.name)):
                 return _as_in_order(window, found)
             work = found.work(
+                *(["in the fastest of repeated runs"] if suspect.repeats else []),
                 *explained(window, found, was_recorded=test.has_fixture),
                 *([_ELSEWHERE] if suspect.elsewhere else []),
             )

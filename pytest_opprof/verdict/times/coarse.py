@@ -68,6 +68,10 @@ DOUBTED = Limit(1.7, 500_000, shared=2.5, elsewhere=math.inf)
 # 939 unchanged ones of networkx 39 took x1.2 in their first run.
 SEEMING = Limit(1.2, 300_000, shared=1.2, elsewhere=math.inf)
 SEEMING_OF_FEW = Limit(1.05, 100_000, shared=1.05, elsewhere=math.inf)
+# The fastest of ten later runs of a body while nothing is recorded, against the slowest process of the baseline. Of
+# seven workloads of 0.3 to 3.5 ms in one thread, the fastest of three processes took at most 1.1 times as long in quiet
+# and 1.3 beside a busy core; a copy of memory up to 2.1 beside processes that copy, too, which `shared` allows for.
+REPEATED = Limit(1.4, 200_000, shared=2.5, elsewhere=math.inf)
 # Wall time minus the time that threads waited for a CPU. At x2 and 20 ms raw wall time raised 0.9 to 19 % under load,
 # at x3 and 50 ms 0.01 to 7 %, so even this is judged on a quiet machine only.
 WALL = Limit(3.0, 50_000_000, shared=3.0, elsewhere=7.5)
@@ -93,6 +97,9 @@ class Coarse:
     compiles or fills a cache."""
     unrecorded: Coarse | None = None
     """In a baseline, the time while no op is recorded, if that takes clearly less."""
+    repeated_ns: Span | None = None
+    """CPU time of the fastest of several later runs in one thread, in which nothing is recorded; None if there were
+    none."""
 
     @classmethod
     def of(
@@ -122,6 +129,18 @@ class Coarse:
     def beside(self, first: Coarse) -> Coarse:
         """Return the time of a later run, with that of the *first* if this one takes clearly less."""
         return replace(self, first=first) if slower(self, first, wall=False) else self
+
+    def with_repeats(self, cpu_ns: int | None) -> Coarse:
+        """Return the time with that of repeated runs, if known."""
+        return self if cpu_ns is None else replace(self, repeated_ns=(cpu_ns, cpu_ns))
+
+    @property
+    def kept_repeats(self) -> Span | None:
+        """The time of repeated runs as a baseline keeps it, to two significant digits."""
+        if self.repeated_ns is None:
+            return None
+        least, most = (int(float(f"{ns:.2g}")) for ns in self.repeated_ns)
+        return least, most
 
     @property
     def may_be_recording(self) -> bool:
@@ -171,13 +190,18 @@ _STEP_NS = 100_000
 
 def together(seen: Sequence[Coarse]) -> Coarse:
     """Join the times of several processes into one range."""
-    cpu, wall = [each.cpu_ns for each in seen], [each.wall_ns for each in seen]
+    repeated = [each.repeated_ns for each in seen if each.repeated_ns]
     return Coarse(
-        (min(least for least, _ in cpu), max(most for _, most in cpu)),
-        (min(least for least, _ in wall), max(most for _, most in wall)),
+        _joined([each.cpu_ns for each in seen]),
+        _joined([each.wall_ns for each in seen]),
         sum(each.processes for each in seen),
         any(each.threaded for each in seen),
+        repeated_ns=_joined(repeated) if repeated else None,
     )
+
+
+def _joined(spans: Sequence[Span]) -> Span:
+    return min(least for least, _ in spans), max(most for _, most in spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +261,22 @@ def slower(
     return None
 
 
+def repeats_limit_ns(base: Coarse, *, shared: bool = False) -> float:
+    """Return the largest CPU time of repeated runs that passes; infinite if the *base* has none."""
+    slowest = base.repeated_ns[1] if base.repeated_ns else 0
+    return REPEATED.of((slowest, slowest), elsewhere=False, shared=shared) if slowest else math.inf
+
+
+def slower_repeated(base: Coarse, now: Coarse, *, shared: bool = False) -> Slower | None:
+    """Return the CPU time of repeated runs that exceeds its limit in the fastest of all processes; None if none does.
+
+    *shared*: others used the machine *now*.
+    """
+    if not (base.repeated_ns and now.repeated_ns) or now.repeated_ns[0] <= repeats_limit_ns(base, shared=shared):
+        return None
+    return Slower(CPU_TIME, base.repeated_ns[0], now.repeated_ns[0], base.repeated_ns[1])
+
+
 def slower_despite_tracer(base: Coarse, host_ns: Sequence[int]) -> Slower | None:
     """Return the wall time of the rounds *host_ns* if a tracer alone does not explain it; None if it may.
 
@@ -270,6 +310,8 @@ def differs(base: Coarse, now: Coarse) -> bool:
     A first run alone may hide a later one that became slower, so it differs from a baseline that has both.
     """
     if (now.first and not base.first) or slower(base, now, wall=False) or slower(now, base, wall=False):
+        return True
+    if (now.repeated_ns and not base.repeated_ns) or slower_repeated(base, now) or slower_repeated(now, base):
         return True
     firsts = base.at_first, now.at_first
     return bool(slower(*firsts, wall=False) or slower(*firsts[::-1], wall=False))

@@ -497,7 +497,15 @@ def test_any_bytes_are_a_baseline_error(tmp_path_factory: pytest.TempPathFactory
 TENTHS = st.integers(0, 10**9).map(lambda each: each * 100_000)
 SPANS = st.tuples(TENTHS, TENTHS).map(lambda each: (min(each), max(each)))
 ONE = st.builds(Coarse, SPANS, SPANS, st.integers(1, 100))
-COARSE = st.builds(Coarse, SPANS, SPANS, st.integers(1, 100), first=st.none() | ONE, unrecorded=st.none() | ONE)
+COARSE = st.builds(
+    Coarse,
+    SPANS,
+    SPANS,
+    st.integers(1, 100),
+    first=st.none() | ONE,
+    unrecorded=st.none() | ONE,
+    repeated_ns=st.none() | SPANS,
+)
 
 
 @given(st.dictionaries(st.text(min_size=1), COARSE, max_size=3))

@@ -22,7 +22,8 @@ from pytest_opprof.measure.sampled import Sampler
 from pytest_opprof.processes.pool import Answer, Pool
 from pytest_opprof.profile.op_counts import OpCounts
 from pytest_opprof.profile.range import Range
-from pytest_opprof.pytest_plugin import measuring
+from pytest_opprof.pytest_plugin import body, measuring
+from pytest_opprof.pytest_plugin.measuring import Measuring
 from pytest_opprof.pytest_plugin.reruns.coarse import Coarsely
 from pytest_opprof.python_calls import tally
 from pytest_opprof.verdict.times.coarse import Coarse
@@ -30,6 +31,7 @@ from pytest_opprof.verdict.times.coarse import Coarse
 from ...conftest import IN_ONE_THREAD, coarsely, in_one_thread, looks
 
 Suite = Callable[..., pytest.RunResult]
+TIME_REPEATS = Measuring._time_repeats
 HERE = with_python(machine())
 MS = 1_000_000
 LINE = Where("97% of the time is at test_m.py:7 in test_a `pass`", "test_m.py:7")
@@ -966,3 +968,185 @@ def test_of_more_calls_beside_a_first_run_as_before_no_time_is_said(
     result = compiling(3100, 12)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.no_fnmatch_line("*CPU time*")
+
+
+# --- repeated runs of the body
+
+REPEATED = """
+import pytest
+from pytest_opprof.backends import fake
+from pytest_opprof.pytest_plugin import body
+pytestmark = pytest.mark.opprof
+taken = {taken}
+def test_a():
+    fake.launch("Add")
+    body.process_time_ns.spend(taken.pop(0) if len(taken) > 1 else taken[0])
+    print(end="*")
+"""
+# The measured run, then those whose fastest counts.
+RUNS = 1 + body._REPEATS
+
+
+@pytest.fixture
+def repeating(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
+    clock = Clock()
+    monkeypatch.setattr(body, "process_time_ns", clock)
+    monkeypatch.setattr(body, "thread_time_ns", clock)
+    monkeypatch.setattr(Measuring, "_time_repeats", TIME_REPEATS)
+    return suite
+
+
+def repeats(cpu: float, repeated: float | None) -> Answer:
+    """Return what a fresh process measured in a first run and in repeated ones, in ms."""
+    answer = look(cpu)
+    took = answer.windows["body"].coarse[HERE].with_repeats(None if repeated is None else int(repeated * MS))
+    return replace(answer, windows={"body": replace(answer.windows["body"], coarse={HERE: took})})
+
+
+def takes(pytester: pytest.Pytester, *taken: float) -> None:
+    pytester.makepyfile(test_m=REPEATED.format(taken=list(taken)))
+
+
+def test_an_update_keeps_the_fastest_of_ten_later_runs(pytester: pytest.Pytester, repeating: Suite) -> None:
+    takes(pytester, 9, 0.5, 0.42, 0.4567, 0.9)
+    result = repeating("--opprof-update", "-s")
+    assert kept(pytester)["coarse"]["test_a"]["body"][HERE]["repeated_ms"] == [0.42, 0.42]
+    assert result.stdout.str().count("*") == RUNS
+
+
+def test_repeated_runs_in_which_other_threads_take_time_are_not_kept(
+    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes(pytester, 9, 0.4)
+    for share, is_kept in ((0.8, True), (0.7, False)):
+        of_process = body.process_time_ns
+        monkeypatch.setattr(body, "thread_time_ns", lambda share=share, of_process=of_process: share * of_process())
+        repeating("--opprof-update")
+        assert ("repeated_ms" in kept(pytester)["coarse"]["test_a"]["body"][HERE]) is is_kept
+        for path in pytester.path.glob("baselines/*/*.json"):
+            path.unlink()
+
+
+@pytest.mark.parametrize("now", [[9, 0.5], [9, 2, 2, 0.58]])
+def test_the_first_run_that_is_fast_enough_is_the_last(
+    pytester: pytest.Pytester, repeating: Suite, now: list[float]
+) -> None:
+    takes(pytester, 9, 0.42)
+    repeating("--opprof-update")
+    takes(pytester, *now, 99)
+    result = repeating("--opprof", "-s")
+    result.assert_outcomes(passed=1)
+    assert result.stdout.str().count("*") == len(now)
+
+
+def test_a_body_of_which_every_repeated_run_is_slower_fails(
+    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes(pytester, 9, 5)
+    repeating("--opprof-update")
+    takes(pytester, 9, 7.1)
+    asked = in_one_thread(monkeypatch, repeats(9, 7.2), repeats(9, 7.1), repeats(9, 7.3))
+    result = repeating("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  CPU time: 7.1 ms (baseline: 5 ms), x1.42; in the fastest of repeated runs; ops unchanged*",
+            "  (confirmed in 3 fresh processes, in one thread)",
+            "FAILED test_m.py::test_a - CPU time 5 ms -> 7.1 ms*",
+        ]
+    )
+    assert asked == [0, 1, 2]
+
+
+def test_one_fresh_process_whose_repeated_runs_are_fast_lets_it_pass(
+    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes(pytester, 9, 5)
+    repeating("--opprof-update")
+    takes(pytester, 9, 12)
+    asked = in_one_thread(monkeypatch, repeats(9, 12), repeats(9, 6.9))
+    repeating("--opprof").assert_outcomes(passed=1)
+    assert asked == [0, 1]
+
+
+def test_a_fresh_process_that_cannot_repeat_the_body_gives_no_verdict(
+    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes(pytester, 9, 5)
+    repeating("--opprof-update")
+    takes(pytester, 9, 12)
+    in_one_thread(monkeypatch, repeats(9, None))
+    result = repeating("--opprof")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*CPU time: 12 ms (baseline: 5 ms), x2.4, but could not be re-measured: *"])
+
+
+def test_beside_others_only_repeated_runs_beyond_x2_5_fail(
+    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "busy", lambda watch: "python (pid 7) uses 0.9 cores")
+    takes(pytester, 9, 5)
+    repeating("--opprof-update")
+    flags = ["--opprof", "--opprof-noise=warn"]
+    for now, passed in ((12.4, 1), (12.6, 0)):
+        takes(pytester, 9, now)
+        in_one_thread(monkeypatch, repeats(9, now))
+        result = repeating(*flags)
+        result.assert_outcomes(passed=passed, failed=1 - passed)
+        if passed:
+            result.stdout.fnmatch_lines(["*x2.4*, unreliable while python (pid 7) uses 0.9 cores*"])
+
+
+def test_a_body_that_fails_again_or_asks_for_its_ops_has_no_repeated_runs(
+    pytester: pytest.Pytester, repeating: Suite
+) -> None:
+    pytester.makepyfile(
+        test_m="""
+        import pytest
+        from pytest_opprof.backends import fake
+        ran = []
+        @pytest.mark.opprof
+        def test_once():
+            fake.launch("Add")
+            ran.append(1)
+            assert len(ran) == 1
+        @pytest.mark.opprof
+        def test_fixture(opprof):
+            with opprof("w") as window:
+                fake.launch("Add")
+            assert window.calls == 1
+        @pytest.mark.opprof(rounds=10)
+        def test_rounds():
+            fake.launch("Add")
+        def test_unmarked():
+            fake.launch("Add")
+        """
+    )
+    result = repeating("--opprof-all", "--opprof-update", "--no-opprof-python", "--no-opprof-memory")
+    result.assert_outcomes(passed=4)
+    times = kept(pytester)["coarse"]
+    assert {name: "repeated_ms" in windows["body"][HERE] for name, windows in times.items()} == {
+        "test_once": False,
+        "test_fixture": False,
+        "test_rounds": False,
+        "test_unmarked": True,  # one of few is measured closely
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_real_repeated_runs_find_twice_the_time_in_compiled_code(pytester: pytest.Pytester) -> None:
+    library = "import hashlib\ndef digest():\n    return hashlib.pbkdf2_hmac('sha256', b'x', b'salt', {})\n"
+    pytester.makepyfile(lib=library.format(9_000))
+    pytester.makepyfile(
+        test_m="import lib, pytest\n@pytest.mark.opprof\ndef test_a():\n    lib.digest()\n",
+    )
+    flags = ["-p", "no:cacheprovider", "--opprof-noise=ignore"]
+    pytester.runpytest_subprocess("--opprof-update", *flags).assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--opprof", *flags).assert_outcomes(passed=1)
+    pytester.makepyfile(lib=library.format(27_000))
+    result = pytester.runpytest_subprocess("--opprof", *flags)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*CPU time: *in the fastest of repeated runs; no op ran in it", "*at lib.py:3 in digest*"]
+    )

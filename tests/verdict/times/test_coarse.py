@@ -23,9 +23,11 @@ from pytest_opprof.verdict.times.coarse import (
     differs,
     is_split_only,
     recording,
+    repeats_limit_ns,
     rounded,
     slower,
     slower_despite_tracer,
+    slower_repeated,
     together,
     where,
 )
@@ -319,3 +321,50 @@ def test_a_shorter_time_counts_where_fewer_calls_are_in_doubt() -> None:
     assert slower(took(2), took(3), wall=True, doubted=True) is None
     assert slower(took(1), took(2), wall=True, doubted=True, elsewhere=True) is None
     assert slower(took(1), took(2), wall=True, doubted=True, shared=True) is None
+
+
+def repeated(least_us: int, most_us: int | None = None) -> Coarse:
+    """Return a time of 1 ms whose repeated runs took so many us, in the fastest and the slowest process."""
+    return replace(took(1), repeated_ns=(least_us * 1000, (most_us or least_us) * 1000))
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "found"),
+    [
+        (repeated(350), repeated(720), "CPU time: 720 us (baseline: 350 us), x2.06"),
+        (repeated(5000), repeated(7010), "CPU time: 7.01 ms (baseline: 5 ms), x1.4"),
+        (repeated(5000), repeated(7000), None),
+        (repeated(100), repeated(300), None),  # 200 us may be noise
+        (repeated(100), repeated(301), "CPU time: 301 us (baseline: 100 us), x3.01"),
+        # the slowest process of the baseline, the fastest now
+        (repeated(1000, 1500), repeated(2100, 9000), None),
+        (repeated(1000, 1500), repeated(2101, 9000), "CPU time: 2.1 ms (baseline: 1 ms to 1.5 ms), x2.1"),
+        (took(1), repeated(9000), None),
+        (repeated(1), took(900), None),
+    ],
+)
+def test_repeated_runs_are_slower_beyond_x1_4_and_200_us(base: Coarse, now: Coarse, found: str | None) -> None:
+    seen = slower_repeated(base, now)
+    assert (seen and seen.line()) == found
+    assert differs(base, now) or not found
+
+
+def test_beside_others_repeated_runs_are_slower_beyond_x2_5() -> None:
+    assert slower_repeated(repeated(1000), repeated(2500), shared=True) is None
+    assert slower_repeated(repeated(1000), repeated(2501), shared=True)
+    assert repeats_limit_ns(repeated(1000), shared=True) == 2_500_000
+    assert repeats_limit_ns(took(1)) == float("inf")
+
+
+def test_an_update_records_repeated_runs_that_are_faster_or_were_not_there() -> None:
+    assert differs(took(1), repeated(1000))
+    assert differs(repeated(1000), repeated(600))
+    assert not differs(repeated(1000), repeated(900))
+    assert not differs(repeated(1000), took(1))
+
+
+def test_repeated_runs_of_several_processes_are_joined_and_kept_to_two_digits() -> None:
+    seen = [took(1).with_repeats(234_567), took(2).with_repeats(241_000), took(3).with_repeats(None)]
+    assert together(seen).repeated_ns == (234_567, 241_000)
+    assert together(seen).kept_repeats == (230_000, 240_000)
+    assert together(seen[2:]).kept_repeats is None
