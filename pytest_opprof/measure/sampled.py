@@ -130,12 +130,18 @@ class Sampler:
         return [first | changed, first] if changed - first else [first]
 
     def hidden(self, times: Mapping[Frame, int]) -> set[tuple[str, str]]:
-        """Return the file and name of the function that took most of the time by *times*, if few samples saw it."""
-        most = max(times, key=times.__getitem__, default=None)
-        if most is None or times[most] < _MOST * sum(times.values()):
+        """Return the file and name of the function that took most of the time by *times*, if half of the samples that
+        its time needs did not see it.
+        """
+        took = Counter[tuple[str, str]]()
+        for line, ns in times.items():
+            took[line[:2]] += ns
+        most = max(took, key=took.__getitem__, default=None)
+        share = took[most] / max(took.total(), 1) if most else 0
+        if most is None or share < _MOST:
             return set()
-        seen = sum(ns for line, ns in self._below.items() if line[:2] == most[:2])
-        return {most[:2]} if seen < _NOTABLE * sum(self._samples.values()) else set()
+        seen = sum(ns for line, ns in self._below.items() if line[:2] == most)
+        return {most} if seen < _MOST * share * sum(self._samples.values()) else set()
 
     def correct(self, times: Mapping[Frame, int], runs: float | None = 1) -> None:
         """Move samples of a line to the one that took their time by *times*, of a run line by line.

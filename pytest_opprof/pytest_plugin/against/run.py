@@ -6,6 +6,7 @@ import ast
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -474,15 +475,15 @@ def _is_known(test: SideTest, known: SideRun) -> bool:
 
 def _shards(tests: Sequence[SideTest], number: int) -> list[list[str]]:
     """Split the tests into at most *number* parts of similar size; a file stays whole, since its tests may share
-    fixtures.
+    fixtures, and each part has the order of *tests*, on which some depend.
     """
-    files: dict[str, list[str]] = {}
-    for test in tests:
-        files.setdefault(split_id(test.nodeid)[0], []).append(test.nodeid)
-    shards: list[list[str]] = [[] for _ in range(number)]
-    for ids in sorted(files.values(), key=len, reverse=True):
-        min(shards, key=len).extend(ids)
-    return [shard for shard in shards if shard]
+    sizes = Counter(split_id(test.nodeid)[0] for test in tests)
+    shards, part_of = [0] * number, {}
+    for file, size in sizes.most_common():
+        part_of[file] = part = shards.index(min(shards))
+        shards[part] += size
+    parts = ([test.nodeid for test in tests if part_of[split_id(test.nodeid)[0]] == part] for part in range(number))
+    return [part for part in parts if part]
 
 
 def _forecast(tests: Sequence[SideTest], everything: bool) -> str:

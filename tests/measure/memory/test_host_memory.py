@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from threading import enumerate as enumerate_threads
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -81,7 +82,8 @@ def test_memory_of_before_does_not_count() -> None:
     assert peak < 64 * KIB
 
 
-def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def looking(monkeypatch: pytest.MonkeyPatch) -> Event:
+    """Return what is set once a snapshot was taken."""
     looked, take = Event(), tracemalloc.take_snapshot
 
     def noted() -> tracemalloc.Snapshot:
@@ -89,12 +91,18 @@ def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypa
         looked.set()
         return found
 
+    monkeypatch.setattr(tracemalloc, "take_snapshot", noted)
+    return looked
+
+
+def test_the_lines_of_a_peak_that_no_look_meets_are_those_of_half_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = looking(monkeypatch)
+
     def body() -> None:
         kept = bytearray(MIB)
         assert looked.wait(10)
         del kept
 
-    monkeypatch.setattr(tracemalloc, "take_snapshot", noted)
     ((line, _),) = lines_at(MIB * 3 // 2, body)
     assert line.startswith("1 MiB at ")
 
@@ -192,6 +200,21 @@ def test_lines_of_the_test_alone_that_hold_less_than_half_of_a_peak_explain_noth
     shown = Shown(Path(__file__).parents[4], show=[])
     shown.test = __file__ if of_test else ""
     assert len(lines_at(10 * MIB, body, shown)) == named
+
+
+def test_the_lines_of_half_of_a_peak_do_not_stand_for_it(monkeypatch: pytest.MonkeyPatch, untraced: None) -> None:
+    looked = looking(monkeypatch)
+
+    def body() -> None:
+        early = bytearray(2 * MIB)
+        assert looked.wait(10)
+        del early
+        bytearray(4 * MIB)
+
+    monkeypatch.setattr(host_memory, "Event", lambda: SimpleNamespace(wait=lambda _: looked.is_set(), set=looked.set))
+    ((line, _),) = lines_at(4 * MIB, body)
+    assert line.startswith("4 MiB at ")
+    assert line.endswith(f"test_host_memory.py:{body.__code__.co_firstlineno + 4}")
 
 
 def test_a_changed_line_is_named_for_a_peak_that_no_look_meets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,22 @@ def test_the_same_code_is_ok_after_five_pairs(repository: pytest.Pytester) -> No
 
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_the_sides_run_tests_in_their_order(repository: pytest.Pytester, workers: tuple[str, ...]) -> None:
+    """Twelve unchanged tests failed, which pass before those of a longer file."""
+    state = "seen = []\n"
+    early = "import state\ndef test_early(): assert not state.seen\n"
+    late = "import pytest, state\n@pytest.mark.parametrize('i', range(9))\ndef test_late(i): state.seen.append(i)\n"
+    repository.makepyfile(state=state, test_b=early, test_c=early, test_l=late)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "two")
+    plugins = ("-p", "xdist") if workers else ()
+    result = run(repository, *plugins, *workers, "--opprof-all", "test_b.py", "test_c.py", "test_l.py")
+    result.assert_outcomes(passed=11)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
 def test_the_files_of_pytest_cov_stay_as_they_are_because_no_test_runs_here(repository: pytest.Pytester) -> None:
     report = repository.path / "coverage.xml"
     report.write_text("of the last run")
