@@ -53,10 +53,10 @@ def test_a_line_that_holds_pythons_lock_gets_the_time_that_was_seen_at_the_next_
     for times in ({}, {seen: ns, before: ns}, {before: ns // 5, other: ns}, {other: ns, seen: ns // 9}):
         sampler.correct(times)
         assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE}"
-    sampler._add([other], [0], None, ns // 2 - ns)
-    sampler.correct({before: ns // 4, seen: ns // 9, other: ns // 2})
+    sampler._add([other], [0], None, ns // 3 - ns)
+    sampler.correct({before: ns // 4, seen: ns // 9, other: ns // 4})
     assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE}"
-    sampler.correct({before: ns // 4, seen: ns // 9, other: ns // 2}, runs=2)
+    sampler.correct({before: ns // 4, seen: ns // 9, other: ns // 4}, runs=2)
     assert next(sampler.lines()).line == f"measure/test_sampled.py:{LINE - 1}"
 
 

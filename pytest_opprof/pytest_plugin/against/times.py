@@ -15,7 +15,7 @@ from ...python_calls.causes import sleeps_more
 from ...results.judged_window import JudgedWindow
 from ...verdict.diff import Diff
 from ...verdict.quantities import CPU_TIME
-from ...verdict.times.coarse import SEEMING, Coarse, Limit, Slower, slower, together
+from ...verdict.times.coarse import SEEMING, Coarse, Limit, Slower, slower, together, waits_long
 from ...verdict.times.pair_rule import judge_in_rounds
 from ...verdict.times.repeats import COARSE_PROCESSES, ROUND_PAIRS, SHORT_BODY_NS, SHORT_ROUNDS
 from ...verdict.tolerances import LEAST_ROUNDS
@@ -54,7 +54,7 @@ class CoarsePairs:
             return replace(window, undecided="it seemed slower, but a further pair of processes did not measure it")
         if len(pairs) < COARSE_PROCESSES or not is_judged(diff):
             return window
-        is_sure = sleeps_more(window.base_functions, window.numbers.python)
+        is_sure = self._waits_long(test, window.name) or sleeps_more(window.base_functions, window.numbers.python)
         if found := self._slower(test, window.name, wall=not self._busy or is_sure):
             was_recorded = any(side[window.name].ops for pair in pairs for side in pair)
             work = found.work(*explained(window, found, was_recorded=was_recorded))
@@ -64,6 +64,12 @@ class CoarsePairs:
         if waits := self._slower(test, window.name):
             return replace(window, undecided=f"{waits.line(diff.then)}, unreliable while {self._busy}")
         return window
+
+    def _waits_long(self, test: str, window: str) -> bool:
+        """Return True if a window waits for so much longer in each pair that no other program explains it."""
+        pairs = [] if self._is_missing(test, window) else self._pairs[test]
+        base, now = ([each for pair in pairs for each in pair[side][window].coarse.values()] for side in (0, 1))
+        return bool(base and now) and waits_long(together(base), together(now))
 
     def _is_missing(self, test: str, window: str) -> bool:
         """Return True if a pair did not measure a window on both sides."""

@@ -34,6 +34,7 @@ from ...verdict.times.coarse import (
     slower_despite_tracer,
     slower_repeated,
     together,
+    waits_long,
     where,
 )
 from ...verdict.times.repeats import COARSE_PROCESSES, TIMES_S
@@ -89,6 +90,11 @@ class _Suspect:
         if self.repeats:
             return any(each.repeated_ns for each in seen) and not self._over(self.base, seen, wall=False)
         return bool(seen) and not self.has_first and not self._over(self.base.at_first, seen, wall=True)
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether it waits for so much longer in fresh processes that no other program explains it."""
+        return bool(self.seen) and waits_long(self.base, together(self.seen), elsewhere=self.elsewhere)
 
     def slower_at_first(self) -> Slower | None:
         return self._over(self.base.at_first, self.first, wall=False)
@@ -286,7 +292,8 @@ class Coarsely:
         assert window.diff is not None  # without a diff it would be no suspect
         if why and (suspect.slower() or not suspect.seen):
             return replace(window, undecided=f"{suspect.here.line()}, but could not be re-measured: {why}")
-        if found := suspect.slower(wall=not busy or self._sleeps_more(test, window), shared=suspect.is_shared):
+        is_sure = not busy or suspect.waits_long or self._sleeps_more(test, window)
+        if found := suspect.slower(wall=is_sure, shared=suspect.is_shared):
             answer = self._order.again(test, stays=may_stay(self._settings, [window]))
             if answer and suspect.is_refuted_by(self._of(answer, window.name)):
                 return _as_in_order(window, found)

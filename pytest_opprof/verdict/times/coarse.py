@@ -75,6 +75,10 @@ REPEATED = Limit(1.4, 200_000, shared=2.5, elsewhere=math.inf)
 # Wall time minus the time that threads waited for a CPU. At x2 and 20 ms raw wall time raised 0.9 to 19 % under load,
 # at x3 and 50 ms 0.01 to 7 %, so even this is judged on a quiet machine only.
 WALL = Limit(3.0, 50_000_000, shared=3.0, elsewhere=7.5)
+# On a busy machine, too: nothing makes 14 ms a second of waiting in every run of four processes (watchdog).
+LONG_WAIT = Limit(50.0, 500_000_000, shared=50.0, elsewhere=math.inf)
+# A second of waiting takes 1 to 13 ms of CPU time in a virtual machine.
+_OF_WAITING = 0.05
 # If ops take less than this share of a round, its time is between the ops.
 _BETWEEN = 0.5
 
@@ -250,6 +254,8 @@ def slower(
     *shared*: others used the machine *now*; *doubted*: also by the limit `DOUBTED`.
     """
     found = [(CPU_TIME, base.cpu_ns, now.cpu_ns), *([(WALL_TIME, base.wall_ns, now.wall_ns)] if wall else [])]
+    if _only_waits(base, now, elsewhere):
+        del found[0]
     for name, before, after in found:
         # A baseline that ran in several threads took less wall time for the same work.
         explained = name == WALL_TIME and after[0] - now.cpu_ns[0] <= WALL.floor_ns
@@ -259,6 +265,17 @@ def slower(
         if after[0] > most and not explained:
             return Slower(name, before[0], after[0])
     return None
+
+
+def _only_waits(base: Coarse, now: Coarse, elsewhere: bool) -> bool:
+    """Return True if wall time exceeds its limit, and the more CPU time is what so much waiting takes."""
+    waits_ns, works_ns = now.wall_ns[0] - base.wall_ns[0], now.cpu_ns[0] - base.cpu_ns[0]
+    return now.wall_ns[0] > WALL.of(base.wall_ns, elsewhere=elsewhere) and works_ns < _OF_WAITING * waits_ns
+
+
+def waits_long(base: Coarse, now: Coarse, *, elsewhere: bool = False) -> bool:
+    """Return True if the wall time is so much longer that no other program explains it."""
+    return now.wall_ns[0] - now.cpu_ns[0] > LONG_WAIT.of(base.wall_ns, elsewhere=elsewhere)
 
 
 def repeats_limit_ns(base: Coarse, *, shared: bool = False) -> float:
@@ -309,7 +326,7 @@ def differs(base: Coarse, now: Coarse) -> bool:
 
     A first run alone may hide a later one that became slower, so it differs from a baseline that has both.
     """
-    if (now.first and not base.first) or slower(base, now, wall=False) or slower(now, base, wall=False):
+    if (now.first and not base.first) or slower(base, now, wall=True) or slower(now, base, wall=True):
         return True
     if (now.repeated_ns and not base.repeated_ns) or slower_repeated(base, now) or slower_repeated(now, base):
         return True

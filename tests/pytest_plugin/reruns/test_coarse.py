@@ -1150,3 +1150,31 @@ def test_real_repeated_runs_find_twice_the_time_in_compiled_code(pytester: pytes
     result.stdout.fnmatch_lines(
         ["*CPU time: *in the fastest of repeated runs; no op ran in it", "*at lib.py:3 in digest*"]
     )
+
+
+# --- waiting
+
+
+def test_an_update_accepts_a_longer_wait(pytester: pytest.Pytester, suite: Suite) -> None:
+    model(pytester, 1, 2)
+    suite("--opprof-update")
+    model(pytester, 1, 900)
+    suite("--opprof-update").stdout.fnmatch_lines(["baselines of 1 test: 0 new, 1 changed, 0 unchanged"])
+    suite("--opprof").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("wall", "failed"), [(1000, 1), (400, 0)])
+def test_beside_others_a_long_wait_fails_as_a_wait(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch, wall: int, failed: int
+) -> None:
+    monkeypatch.setattr(Watch, "busy", lambda watch: "python (pid 7) uses 0.9 cores")
+    model(pytester, 0.5, 0.5)
+    suite("--opprof-update")
+    model(pytester, 13, wall)
+    in_one_thread(monkeypatch, look(13, wall))
+    result = suite("--opprof", "--opprof-noise=warn")
+    result.assert_outcomes(passed=1 - failed, failed=failed)
+    if failed:
+        result.stdout.fnmatch_lines(["  wall time: 1 s (baseline: 500 us), x2,000; *it waits: CPU time is 13 ms*"])
+    else:
+        result.stdout.fnmatch_lines(["*wall time: 400 ms (baseline: 500 us), x800, unreliable while python (pid 7)*"])

@@ -29,6 +29,7 @@ from pytest_opprof.verdict.times.coarse import (
     slower_despite_tracer,
     slower_repeated,
     together,
+    waits_long,
     where,
 )
 
@@ -260,8 +261,9 @@ def test_an_update_records_what_became_slower_or_faster() -> None:
     assert differs(took(10), took(100))
     assert differs(took(100), took(10))
     assert not differs(took(10), took(12))
-    assert not differs(took(1, 1), took(1, 900))  # wall time is judged on a quiet machine only
-    assert not differs(took(1, 900), took(1, 1))
+    assert differs(took(1, 1), took(1, 900))  # or a longer wait could not be accepted
+    assert not differs(took(1, 1), took(1, 50))
+    assert differs(took(1, 900), took(1, 1))
 
 
 def test_a_first_run_is_kept_beside_a_later_one_that_takes_clearly_less() -> None:
@@ -368,3 +370,23 @@ def test_repeated_runs_of_several_processes_are_joined_and_kept_to_two_digits() 
     assert together(seen).repeated_ns == (234_567, 241_000)
     assert together(seen).kept_repeats == (230_000, 240_000)
     assert together(seen[2:]).kept_repeats is None
+
+
+@pytest.mark.parametrize("cpu", [1, 13, 50])
+def test_the_cpu_time_of_waiting_is_no_finding_beside_the_wait(cpu: float) -> None:
+    base, now = took(0.5, 0.5), took(cpu, 1000)
+    seen = slower(base, now, wall=True)
+    assert seen is not None
+    assert seen.name == WALL_TIME
+    assert slower(base, now, wall=False) is None
+    works = slower(base, took(60, 1000), wall=True)
+    assert works is not None
+    assert works.name == CPU_TIME
+
+
+def test_on_a_busy_machine_a_wait_of_x50_and_half_a_second_counts() -> None:
+    assert waits_long(took(1, 14), took(1, 1000))
+    assert not waits_long(took(1, 14), took(1, 700))
+    assert not waits_long(took(1, 1), took(1, 500))
+    assert not waits_long(took(1, 14), took(400, 1000))  # it works for most of the time
+    assert not waits_long(took(1, 1), took(1, 1000), elsewhere=True)
