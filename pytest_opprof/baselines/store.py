@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from ..errors import BaselineError, UsageError
 from ..profile.environment import Environment
-from ..profile.timings import ProcessTimes
 from ..results.test_id import split_id
 from ..sites.places import WindowSites
 from .entry import Baselines, WindowBaseline
@@ -93,12 +92,15 @@ class Store:
         """Return in words the other environments that have a baseline of *test*."""
         return [other.environment.full for other in self._elsewhere(environment, module) if test in other.tests]
 
-    def runs(self, module: str, machine: str) -> Iterator[ProcessTimes]:
-        """Yield the process times on *machine* in the baselines of *module*, in any environment."""
+    def yardsticks_ns(self, module: str, machine: str) -> Iterator[int]:
+        """Yield how long a fixed piece of work took on *machine* when the baselines of *module* were recorded."""
         for _, content in self._of(module):
             for windows in content.tests.values():
                 for entry in windows.values():
-                    yield from entry.times.get(machine, ())
+                    for run in entry.times.get(machine, ()):
+                        yield from run.yardstick_ns
+                    if (here := entry.coarse_here) and here.yardstick_ns:
+                        yield here.yardstick_ns
 
     def sites(self, environment: Environment, module: str, test: str, window: str) -> WindowSites | str:
         """Return the stored source lines of a window's ops, or in words why they are unknown.

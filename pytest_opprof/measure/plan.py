@@ -105,3 +105,8 @@ class TestPlan(Comparison):
     NumPy's."""
     python: bool | None = None
     """Whether calls of Python functions are counted; None: only if the body shows no op."""
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether the user allows any further run of its body."""
+        return not (self.leaks is self.host_memory is self.python is False)

@@ -155,7 +155,9 @@ class RecordedWindow:
         first = together(self._coarse)
         later = together(self._later).beside(first) if self._later else first
         found = later if later.first or self.is_threaded else first
-        found = dataclasses.replace(found, unrecorded=self._unrecorded, repeated_ns=first.kept_repeats)
+        found = dataclasses.replace(
+            found, unrecorded=self._unrecorded, repeated_ns=first.kept_repeats, yardstick_ns=first.yardstick_ns
+        )
         self.test.windows[self._index] = replace(self.result, coarse=found)
 
     def _add_times(self, number: int, entry: WindowBaseline) -> None:

@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from ..errors import LateImport, NothingMeasured, OpprofError, UsageError
-from ..machine.garbage import uncollected
+from ..machine.garbage import frozen_again, older_objects_apart
 from ..measure.counting import Counting
 from ..measure.function_times import FunctionTime, function_times
 from ..measure.measurement import Measurement
@@ -220,11 +220,9 @@ def kept_at(call: Call, measurement: Measurement) -> Sequence[Where]:
     return _of_more_runs(call, measurement, partial(lines_kept, call.by_us, measurement.shown)) or ()
 
 
-# The most runs of a body whose fastest is its time, and the time after which the first few are enough.
-_REPEATS, _FEW_REPEATS, _REPEATS_NS = 10, 3, 100_000_000
-# How often it runs so often before it seems slower, with a collection of garbage between: ten runs of a short body are
-# 10 ms. Of 151 unchanged tests of GPyTorch one exceeded x1.4 in its first ten, and none in thirty.
-_TRIES = 3
+# The most runs of a body whose fastest is its time, and the time after which the first few are enough: of 151 unchanged
+# tests of GPyTorch one exceeded x1.4 in ten runs, and none in thirty.
+_REPEATS, _FEW_REPEATS, _REPEATS_NS = 30, 3, 100_000_000
 # The CPU time of other threads that means nothing; a thread of a test tool takes some.
 _OF_OTHERS, _OF_OTHERS_NS = 0.1, 100_000
 
@@ -238,23 +236,18 @@ def time_repeats(call: Call, measurement: Measurement, fast_enough_ns: float = 0
     body = window_of(measurement)
 
     def fastest() -> float | None:
-        cpu_ns, own_ns, tries = math.inf, math.inf, 0
-        with measurement.in_one_thread(), measurement.unrecorded():
-            while cpu_ns > fast_enough_ns and tries < (_TRIES if fast_enough_ns else 1):
-                if tries:
-                    gc.collect()
-                tries += 1
-                begin, runs = perf_counter_ns(), 0
-                with uncollected():
-                    while cpu_ns > fast_enough_ns and runs < _REPEATS:
-                        if runs >= _FEW_REPEATS and perf_counter_ns() - begin > _REPEATS_NS:
-                            break
-                        runs += 1
-                        measurement.begin_round()
-                        of_process, of_thread = process_time_ns(), thread_time_ns()
-                        call.by_us()
-                        took = process_time_ns() - of_process, thread_time_ns() - of_thread
-                        cpu_ns, own_ns = min((cpu_ns, own_ns), took)
+        taken = [(math.inf, math.inf)]
+        begin = perf_counter_ns()
+        with measurement.in_one_thread(), measurement.unrecorded(), frozen_again(), older_objects_apart():
+            while len(taken) <= _REPEATS and min(taken)[0] > fast_enough_ns:
+                if len(taken) > _FEW_REPEATS and perf_counter_ns() - begin > _REPEATS_NS:
+                    break
+                measurement.begin_round()
+                of_process, of_thread = process_time_ns(), thread_time_ns()
+                call.by_us()
+                taken.append((process_time_ns() - of_process, thread_time_ns() - of_thread))
+                gc.collect()
+        cpu_ns, own_ns = min(taken)
         return cpu_ns if cpu_ns - own_ns <= max(_OF_OTHERS * cpu_ns, _OF_OTHERS_NS) else None
 
     cpu_ns = _of_more_runs(call, measurement, fastest) if body else None

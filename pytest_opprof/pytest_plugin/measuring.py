@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import os
+import sys
+import tracemalloc
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, partial
@@ -129,7 +131,7 @@ class Measuring:
                 errors.append(str(error))
                 test.wrong_mark = error
         if self._settings.everything and not self._judging.is_apart and self._are_few(measured):
-            self._pool.closely = True
+            self._pool.closely = self._may_judge_times = True
             for test in measured:
                 test.read_marks_anew(is_close=True)
         errors += [] if self._config.option.collectonly else _unsupported(asked)
@@ -145,7 +147,7 @@ class Measuring:
 
     def keep_memory(self) -> None:
         """Keep freed memory in the heap, so the first test allocates like later ones."""
-        if self._may_judge_times and self._settings.noise != "ignore" and not self._config.option.collectonly:
+        if self._may_judge_times and not self._config.option.collectonly:
             keep_memory()
 
     def call(self, test: TestRun) -> Generator[None, object, object]:
@@ -197,7 +199,7 @@ class Measuring:
         if self._ran_again:
             tests = plural(self._ran_again, "test")
             ran = f"{tests} without a mark had run twice, to count Python calls and memory"
-            advice = "To rule this out as the cause: --no-opprof-python --no-opprof-memory"
+            advice = "To rule this out as the cause: --no-opprof-python --no-opprof-memory --no-opprof-leaks"
             self._summary.lines.append(f"opprof: when {test.id} failed, {ran}. {advice}")
             self._ran_again = None  # once is enough
 
@@ -326,8 +328,13 @@ class Measuring:
 
         A test with the fixture may ask for its ops, so each of its runs records them.
         """
-        of_body, request, settings = body.window_of(measurement), request_of(self._config), self._settings
-        if of_body is None or of_body.unfinished or test.has_fixture or test.plan.rounds >= LEAST_ROUNDS:
+        of_body, request, settings, plan = (
+            body.window_of(measurement),
+            request_of(self._config),
+            self._settings,
+            test.plan,
+        )
+        if of_body is None or of_body.unfinished or test.has_fixture or plan.rounds >= LEAST_ROUNDS:
             return
         # Beside coverage and debuggers no CPU time is measured.
         if not of_body.profile.cpu_ns or _why_uncountable(test, settings) or body.why_not_again(test):
@@ -335,15 +342,16 @@ class Measuring:
         if request.repeats:
             body.time_repeats(call, measurement)
             return
-        if settings.update:
-            limit_ns = 0.0 if test.plan.closely else math.inf
-        else:
-            base = self._base(test, of_body)
-            limit_ns = repeats_limit_ns(base.coarse_here) if base and base.coarse_here else math.inf
         is_usual = not (request.ops_only or request.first_look or request.sites or settings.against)
         is_short = min(of_body.profile.host_ns) <= glance.KNOWN * glance.SHORT_NS
-        if limit_ns < math.inf and is_usual and is_short:
-            body.time_repeats(call, measurement, limit_ns)
+        if not (plan.closely and plan.may_run_again and is_usual and is_short) or _is_slowed():
+            return
+        base = None if settings.update else self._base(test, of_body)
+        here = base.coarse_here if base else None
+        if settings.update or (here and here.repeated_ns):
+            if self._ran_again is not None:
+                self._ran_again += not plan.marked
+            body.time_repeats(call, measurement, repeats_limit_ns(here) if here else 0)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:
         """Return the calls of Python functions by window: from another, warm run, else from a fresh process's only run.
@@ -467,8 +475,7 @@ class Measuring:
         core = self._config.stash.get(CORE, None)
         if core and module not in self._modules:
             self._modules.add(module)
-            known = [ns for run in self._store.runs(module, machine()) for ns in run.yardstick_ns]
-            core.best_ns = min([core.best_ns, *known])
+            core.best_ns = min([core.best_ns, *self._store.yardsticks_ns(module, machine())])
 
 
 def put_on_report(test: TestRun, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -509,6 +516,11 @@ def _times_unrecorded(
         if before and after and before.is_clearly_above(after):
             found[name] = after
     return found
+
+
+def _is_slowed() -> bool:
+    """Return True if this process traces memory or checks each allocation, which others need not do."""
+    return sys.flags.dev_mode or bool(os.environ.get("PYTHONMALLOC")) or tracemalloc.is_tracing()
 
 
 def _why_uncountable(test: TestRun, settings: Settings) -> str:

@@ -183,7 +183,7 @@ def test_a_failing_test_after_bodies_that_ran_twice_says_how_to_run_them_once(
     pytester.makepyfile(test_m="RAN = []\ndef test_a(): RAN.append(1)\ndef test_b(): assert RAN == [1]\n")
     result = suite("--opprof-all", "--opprof-update")
     result.assert_outcomes(passed=1, failed=1)
-    advice = "--no-opprof-python --no-opprof-memory"
+    advice = "--no-opprof-python --no-opprof-memory --no-opprof-leaks"
     ran = "1 test without a mark had run twice, to count Python calls and memory"
     result.stdout.fnmatch_lines(
         [f"opprof: when test_m.py::test_b failed, {ran}. To rule this out as the cause: {advice}"]

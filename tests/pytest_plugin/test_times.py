@@ -528,7 +528,7 @@ def test_rounds_after_those_that_are_judged_wait_for_nothing(pytester: pytest.Py
         ("def test_a(opprof): pass", "--opprof-noise=warn", True),
         ("@pytest.mark.opprof\ndef test_a(): pass", "--opprof-noise=warn", True),
         ("def test_a(): pass", "--opprof-noise=warn", False),
-        ("@pytest.mark.opprof(rounds=10)\ndef test_a(): pass", "--opprof-noise=ignore", False),
+        ("@pytest.mark.opprof(rounds=10)\ndef test_a(): pass", "--opprof-noise=ignore", True),
     ],
 )
 def test_memory_is_kept_where_times_can_be_judged(

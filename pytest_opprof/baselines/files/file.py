@@ -244,6 +244,7 @@ def _kept_coarse(each: Coarse) -> KeptCoarse:
         first=first,
         unrecorded=unrecorded,
         repeated_ms=_milliseconds(each.repeated_ns) if each.repeated_ns else UNSET,
+        yardstick_us=round(each.yardstick_ns / 1e3, 1) if each.yardstick_ns and each.repeated_ns else UNSET,
     )
 
 
@@ -261,6 +262,7 @@ def _coarse(kept: KeptCoarse) -> Coarse:
         first=first,
         unrecorded=unrecorded,
         repeated_ns=_span_ns(kept.repeated_ms) if kept.repeated_ms else None,
+        yardstick_ns=round(kept.yardstick_us * 1e3) if kept.yardstick_us else 0,
     )
 
 

@@ -113,6 +113,10 @@ class KeptCoarse(Struct, frozen=True, forbid_unknown_fields=True):
         _Span | UnsetType,
         Meta(description="CPU time of the fastest of several later runs in one thread, in which nothing is recorded."),
     ] = UNSET
+    yardstick_us: Annotated[
+        Annotated[float, Meta(ge=0, le=1e12)] | UnsetType,
+        Meta(description="How long a fixed piece of work took, at best."),
+    ] = UNSET
 
 
 class TimesFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -138,6 +138,7 @@ class Coarsely:
             seen = [each.yardstick_ns for window in windows if (each := window.numbers.coarse) and each.yardstick_ns]
             core.best_ns = min([core.best_ns, *seen])
         found, suspects, hidden_ones = list[JudgedWindow](), dict[str, _Suspect](), dict[str, _Suspect]()
+        repeated = dict[str, _Suspect]()
         for window in windows:
             now, known = window.numbers.coarse, self._base(test, window)
             if known is None or (now is None and self._settings.sites):
@@ -154,10 +155,9 @@ class Coarsely:
             diff = window.diff
             doubted = diff.only_calls_less
             over = slower(base.at_first, now, wall=True, elsewhere=elsewhere, doubted=doubted)
-            repeated = None if elsewhere or window.does_more else slower_repeated(base, now)
-            if repeated:
-                suspects[window.name] = _Suspect(base, elsewhere, repeated, repeats=True)
-            elif over and not (window.does_more and diff.explains(over.factor)):
+            if not (elsewhere or window.does_more) and (in_repeats := slower_repeated(base, now)):
+                repeated[window.name] = _Suspect(base, elsewhere, in_repeats, repeats=True)
+            if over and not (window.does_more and diff.explains(over.factor)):
                 suspects[window.name] = _Suspect(base, elsewhere, over, doubted)
             elif hidden := slower(base, now, wall=True, elsewhere=elsewhere, doubted=doubted):
                 hidden_ones[window.name] = _Suspect(base, elsewhere, hidden, doubted)
@@ -187,22 +187,31 @@ class Coarsely:
         if hidden_ones and again and not fails:
             later = {name: time for name, profile in again().items() if (time := coarse_of(profile))}
             suspects |= {name: each for name, each in hidden_ones.items() if name in later and each.over([later[name]])}
-        if not suspects:
-            return found
         for suspect in suspects.values():
-            bare = suspect.base.unrecorded  # without it, recording takes little of the base
-            if bare and not suspect.repeats:
+            if bare := suspect.base.unrecorded:  # without it, recording takes little of the base
                 suspect.base = replace(bare, first=suspect.base.at_first)
+        found = self._confirmed(test, found, suspects, was_first)
+        for window in found:
+            if window.is_slow:
+                repeated.pop(window.name, None)
+        return self._confirmed(test, found, repeated, was_first)
+
+    def _confirmed(
+        self, test: TestRun, windows: list[JudgedWindow], suspects: Mapping[str, _Suspect], was_first: bool
+    ) -> list[JudgedWindow]:
+        """Return *windows*, with the time of each of the *suspects* that fresh processes confirm."""
+        if not suspects:
+            return windows
         answer = self._order.known(test)
         fine = [name for name, each in suspects.items() if answer and each.is_refuted_by(self._of(answer, name))]
-        found = [_as_in_order(each, suspects[each.name].here) if each.name in fine else each for each in found]
+        windows = [_as_in_order(each, suspects[each.name].here) if each.name in fine else each for each in windows]
         suspects = {name: each for name, each in suspects.items() if name not in fine}
         why, busy = self._look(test, windows, suspects) if suspects else ("", "")
         return [
             self._concluded(test, window, suspects[window.name], why, busy, was_first)
             if window.name in suspects
             else window
-            for window in found
+            for window in windows
         ]
 
     def _base(self, test: TestRun, window: JudgedWindow) -> tuple[Coarse, bool] | None:

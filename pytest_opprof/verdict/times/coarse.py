@@ -95,7 +95,7 @@ class Coarse:
     threaded: bool = False
     """Whether other threads than the test's own, or processes, used CPU time; part of it may be spinning."""
     yardstick_ns: int = 0
-    """The time of a fixed piece of work before a round, on average; 0: unknown. No baseline keeps it."""
+    """The time of a fixed piece of work before a round, on average, in a baseline at best; 0: unknown."""
     first: Coarse | None = None
     """In a baseline, the time of the first run in a process, if a later run takes clearly less: that first run imports,
     compiles or fills a cache."""
@@ -201,6 +201,7 @@ def together(seen: Sequence[Coarse]) -> Coarse:
         sum(each.processes for each in seen),
         any(each.threaded for each in seen),
         repeated_ns=_joined(repeated) if repeated else None,
+        yardstick_ns=min((each.yardstick_ns for each in seen if each.yardstick_ns), default=0),
     )
 
 
@@ -291,7 +292,7 @@ def slower_repeated(base: Coarse, now: Coarse, *, shared: bool = False) -> Slowe
     """
     if not (base.repeated_ns and now.repeated_ns) or now.repeated_ns[0] <= repeats_limit_ns(base, shared=shared):
         return None
-    return Slower(CPU_TIME, base.repeated_ns[0], now.repeated_ns[0], base.repeated_ns[1])
+    return Slower(CPU_TIME, base.repeated_ns[1], now.repeated_ns[0])
 
 
 def slower_despite_tracer(base: Coarse, host_ns: Sequence[int]) -> Slower | None:

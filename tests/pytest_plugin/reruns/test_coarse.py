@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -1007,7 +1008,7 @@ def takes(pytester: pytest.Pytester, *taken: float) -> None:
     pytester.makepyfile(test_m=REPEATED.format(taken=list(taken)))
 
 
-def test_an_update_keeps_the_fastest_of_ten_later_runs(pytester: pytest.Pytester, repeating: Suite) -> None:
+def test_an_update_keeps_the_fastest_of_thirty_later_runs(pytester: pytest.Pytester, repeating: Suite) -> None:
     takes(pytester, 9, 0.5, 0.42, 0.4567, 0.9)
     result = repeating("--opprof-update", "-s")
     assert kept(pytester)["coarse"]["test_a"]["body"][HERE]["repeated_ms"] == [0.42, 0.42]
@@ -1056,6 +1057,71 @@ def test_a_body_of_which_every_repeated_run_is_slower_fails(
         ]
     )
     assert asked == [0, 1, 2]
+
+
+def test_a_body_runs_no_further_if_all_further_runs_are_switched_off(
+    pytester: pytest.Pytester, repeating: Suite
+) -> None:
+    takes(pytester, 9, 5)
+    off = ["--no-opprof-python", "--no-opprof-memory", "--no-opprof-leaks"]
+    assert repeating("--opprof-update", "-s", *off).stdout.str().count("*") == 1
+    repeating("--opprof-update")
+    assert repeating("--opprof", "-s", *off).stdout.str().count("*") == 1
+
+
+@pytest.mark.parametrize("how", ["tracemalloc", "PYTHONMALLOC"])
+def test_where_python_traces_or_checks_each_allocation_no_repeated_run_is_compared(
+    pytester: pytest.Pytester,
+    repeating: Suite,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    how: str,
+) -> None:
+    takes(pytester, 9, 5)
+    repeating("--opprof-update")
+    takes(pytester, 9, 12)
+    if how == "tracemalloc":
+        tracemalloc.start()
+        request.addfinalizer(tracemalloc.stop)
+    else:
+        monkeypatch.setenv(how, "debug")
+    result = repeating("--opprof", "-s")
+    result.assert_outcomes(passed=1)
+    assert result.stdout.str().count("*") == 1
+
+
+def test_a_time_that_fresh_processes_refute_may_be_that_of_repeated_runs(
+    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model(pytester, 20)
+    repeating("--opprof-update")
+    change(pytester, repeated_ms=[5, 5])
+    text = MODEL.format(cpu=60, wall=60, mark="", more="body.process_time_ns.spend(8)")
+    pytester.makepyfile(test_m=text.replace("recorder\n", "recorder\nfrom pytest_opprof.pytest_plugin import body\n"))
+    asked = in_one_thread(monkeypatch, repeats(21, 8))
+    result = repeating("--opprof")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["  CPU time: 8 ms (baseline: 5 ms), x1.6; in the fastest of repeated runs*"])
+    assert asked == [0, 0, 1, 2]
+
+
+def test_a_run_waits_for_the_speed_of_the_core_when_repeated_runs_were_recorded(
+    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is slower as a whole no test is called slower below x2.5."""
+    takes(pytester, 9, 5)
+    repeating("--opprof-update")
+    took = kept(pytester)["coarse"]["test_a"]["body"][HERE]
+    assert took["yardstick_us"] > 0
+    change(pytester, yardstick_us=took["yardstick_us"] / 100)
+    takes(pytester, 9, 8)
+    answer = repeats(9, 8)
+    slow = replace(answer.windows["body"].coarse[HERE], yardstick_ns=round(took["yardstick_us"] * 1000))
+    monkeypatch.setattr(Watch, "busy", lambda watch: "")
+    in_one_thread(monkeypatch, replace(answer, windows={"body": replace(answer.windows["body"], coarse={HERE: slow})}))
+    result = repeating("--opprof", "--opprof-noise=warn")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*x1.6, unreliable while a fixed piece of work takes x* as long as at best*"])
 
 
 def test_one_fresh_process_whose_repeated_runs_are_fast_lets_it_pass(
