@@ -993,6 +993,7 @@ def repeating(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> Suite:
     clock = Clock()
     monkeypatch.setattr(body, "process_time_ns", clock)
     monkeypatch.setattr(body, "thread_time_ns", clock)
+    monkeypatch.setattr(body, "perf_counter_ns", Clock())
     monkeypatch.setattr(Measuring, "_time_repeats", TIME_REPEATS)
     return suite
 
@@ -1013,6 +1014,12 @@ def test_an_update_keeps_the_fastest_of_thirty_later_runs(pytester: pytest.Pytes
     result = repeating("--opprof-update", "-s")
     assert kept(pytester)["coarse"]["test_a"]["body"][HERE]["repeated_ms"] == [0.42, 0.42]
     assert result.stdout.str().count("*") == RUNS
+
+
+def test_of_a_longer_body_three_later_runs_are_enough(pytester: pytest.Pytester, repeating: Suite) -> None:
+    text = REPEATED.format(taken=[5]).replace("    print", "    body.perf_counter_ns.spend(60)\n    print")
+    pytester.makepyfile(test_m=text)
+    assert repeating("--opprof-update", "-s").stdout.str().count("*") == 1 + 3
 
 
 def test_repeated_runs_in_which_other_threads_take_time_are_not_kept(
