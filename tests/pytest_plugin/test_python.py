@@ -621,6 +621,7 @@ def test_a_body_without_ops_is_counted_by_itself(
 
 
 RUNS = """
+import gc
 import pytest
 from pathlib import Path
 
@@ -631,8 +632,16 @@ def shared():
 @pytest.mark.opprof
 def test_ids(shared):
     with Path(__file__).with_name("runs").open("a") as runs:
-        runs.write("x")
+        runs.write("-" if gc.get_freeze_count() else "x")
 """
+
+
+def check_runs(pytester: pytest.Pytester) -> None:
+    runs = (pytester.path / "runs").read_text()
+    assert runs.count("x") - (3 * 3 + 2) in (0, 1)
+    # While older objects are frozen: for leaks two to four times in the first, for the time of repeated runs up to 30
+    # times in the first two, unless coverage traces them.
+    assert runs.count("-") in range(2, 4 + 2 * 30 + 1)
 
 
 @pytest.mark.slow
@@ -641,8 +650,8 @@ def test_an_update_counts_calls_and_memory_once_in_each_process(pytester: pytest
     pytester.makepyfile(test_m=RUNS)
     pytester.runpytest_inprocess("-pno:asyncio", "--opprof-update").assert_outcomes(passed=1)
     # Measured, counted and traced in three processes; measured twice more in the last, and run without recording if it
-    # took 2 ms in one of them. For leaks run two to four times in the first.
-    assert len((pytester.path / "runs").read_text()) - (3 * 3 + 2) in range(2, 6)
+    # took 2 ms in one of them.
+    check_runs(pytester)
 
 
 @pytest.mark.slow
@@ -655,8 +664,8 @@ def test_an_update_looks_for_the_lines_of_ops_and_of_no_call(pytester: pytest.Py
     pytester.runpytest_inprocess("-pno:asyncio", "--opprof-update").assert_outcomes(passed=1)
     assert file(pytester, ".sites.json")
     # Measured, counted and run for its memory in three processes; measured twice more in the last, and run without
-    # recording if it took 2 ms in one of them, as under coverage. For leaks run two to four times in the first.
-    assert len((pytester.path / "runs").read_text()) - (3 * 3 + 2) in range(2, 6)
+    # recording if it took 2 ms in one of them, as under coverage.
+    check_runs(pytester)
 
 
 def test_a_body_with_ops_is_counted_only_where_that_is_asked(
