@@ -95,12 +95,11 @@ class Store:
     def yardsticks_ns(self, module: str, machine: str) -> Iterator[int]:
         """Yield how long a fixed piece of work took on *machine* when the baselines of *module* were recorded."""
         for _, content in self._of(module):
-            for windows in content.tests.values():
-                for entry in windows.values():
-                    for run in entry.times.get(machine, ()):
-                        yield from run.yardstick_ns
-                    if (here := entry.coarse_here) and here.yardstick_ns:
-                        yield here.yardstick_ns
+            for entry in content.windows.values():
+                for run in entry.times.get(machine, ()):
+                    yield from run.yardstick_ns
+                if (here := entry.coarse_here) and here.yardstick_ns:
+                    yield here.yardstick_ns
 
     def sites(self, environment: Environment, module: str, test: str, window: str) -> WindowSites | str:
         """Return the stored source lines of a window's ops, or in words why they are unknown.

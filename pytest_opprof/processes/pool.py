@@ -195,7 +195,7 @@ class Pool:
     ) -> list[Answer]:
         """Measure *test* in one thread, without recording its ops; up to twice more there until an answer is enough.
 
-        *repeats*: once, with the time of several later runs of its body.
+        *repeats*: with the time of several later runs of its body.
 
         The cost of a first use in a process, such as an import, depends on earlier tests. What `torch.jit` compiles in
         the second run is fast in the third: two of 540 unchanged tests of PyG took 26 ms twice, and 10 ms then.
@@ -203,7 +203,7 @@ class Pool:
         with self._one(number, stays) as process:
             batch = Batch([test], Request(one_thread=True, ops_only=True, unrecorded=True, repeats=repeats))
             answers = [process.measure(batch)[test]]
-            while not repeats and len(answers) < _RUNS and not is_enough(answers[-1]):
+            while len(answers) < _RUNS and not is_enough(answers[-1]):
                 answers.append(process.measure(batch)[test])
             return answers
 

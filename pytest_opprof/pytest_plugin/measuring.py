@@ -81,15 +81,13 @@ class Measuring:
         self._pool = pool
         self._judging = judging
         self._may_judge_times = False
-        """Whether a collected test has rounds whose time is judged, or is measured closely, or has the fixture, which
-        may run as many."""
+        """Whether a collected test is measured closely, as all with rounds are, or has the fixture, which may run as
+        many."""
         self._compared = compared
         self._failing: dict[object, str] = {}
         """The first failing test of each cause."""
-        self._ran_again: int | None = 0
-        """The number of tests without a mark whose body ran once more for its calls of Python functions; None once a
-        failing test said it.
-        """
+        self._ran_again: set[str] | None = set()
+        """The tests without a mark whose body ran more than once; None once a failing test said their number."""
         self._modules: set[str] = set()
         """The modules whose baselines told how fast a core can be."""
 
@@ -121,7 +119,7 @@ class Measuring:
         for test in tests:
             try:
                 plan = test.plan
-                self._may_judge_times |= test.has_fixture or plan.closely or plan.rounds >= LEAST_ROUNDS
+                self._may_judge_times |= test.has_fixture or plan.closely
                 if test.measures:
                     measured.append(test)
                     self._pool.files.add(test.file)
@@ -197,11 +195,16 @@ class Measuring:
     def _say_ran_again(self, test: TestRun) -> None:
         """Say that a failing test may have found what a body that ran twice left in a module."""
         if self._ran_again:
-            tests = plural(self._ran_again, "test")
+            tests = plural(len(self._ran_again), "test")
             ran = f"{tests} without a mark had run twice, to count Python calls and memory"
             advice = "To rule this out as the cause: --no-opprof-python --no-opprof-memory --no-opprof-leaks"
             self._summary.lines.append(f"opprof: when {test.id} failed, {ran}. {advice}")
             self._ran_again = None  # once is enough
+
+    def _note_further_run(self, test: TestRun) -> None:
+        """Remember that the body of a test without a mark runs once more."""
+        if self._ran_again is not None and not test.plan.marked:
+            self._ran_again.add(test.id)
 
     def _measured(self, test: TestRun, call: Call) -> Generator[None, object, object]:
         with test.told_plainly():
@@ -276,8 +279,7 @@ class Measuring:
         if test.plan.python:
             measurement.python = dict(self._counted(test, measurement, call))
         elif by_default and test.plan.python is None:
-            if self._ran_again is not None:
-                self._ran_again += not test.plan.marked
+            self._note_further_run(test)
             counted = self._with_lines(partial(body.count, call, measurement))
             measurement.python = {name: each for name, each in counted.items() if name in by_default}
         # After the calls were counted: caches that these runs fill make fewer of them. Where time alone is in question,
@@ -317,8 +319,7 @@ class Measuring:
         # One rank would wait for the others, which do not repeat the body as often.
         if not (is_wanted and took_ns <= most * glance.LONGEST_NS and settings.rank.is_alone):
             return
-        if self._ran_again is not None:
-            self._ran_again += not test.plan.marked
+        self._note_further_run(test)
         only_open = is_long or (counted == {LEFT_OPEN} and not settings.update)
         counted = {LEFT_OPEN} if is_long and counted else counted
         body.glance_for_leaks(call, measurement, counted=counted, only_open=only_open, is_stored=bool(settings.update))
@@ -328,12 +329,8 @@ class Measuring:
 
         A test with the fixture may ask for its ops, so each of its runs records them.
         """
-        of_body, request, settings, plan = (
-            body.window_of(measurement),
-            request_of(self._config),
-            self._settings,
-            test.plan,
-        )
+        of_body, plan = body.window_of(measurement), test.plan
+        request, settings = request_of(self._config), self._settings
         if of_body is None or of_body.unfinished or test.has_fixture or plan.rounds >= LEAST_ROUNDS:
             return
         # Beside coverage and debuggers no CPU time is measured.
@@ -349,8 +346,7 @@ class Measuring:
         base = None if settings.update else self._base(test, of_body)
         here = base.coarse_here if base else None
         if settings.update or (here and here.repeated_ns):
-            if self._ran_again is not None:
-                self._ran_again += not plan.marked
+            self._note_further_run(test)
             body.time_repeats(call, measurement, repeats_limit_ns(here) if here else 0)
 
     def _counted(self, test: TestRun, measurement: Measurement, call: Call) -> Mapping[str, PythonCalls]:

@@ -67,27 +67,34 @@ class CoarsePairs:
 
     def _waits_long(self, test: str, window: str) -> bool:
         """Return True if a window waits for so much longer in each pair that no other program explains it."""
+        both = _joined(*self._sides(test, window))
+        return both is not None and waits_long(*both)
+
+    def _sides(self, test: str, window: str) -> tuple[list[WindowBaseline], list[WindowBaseline]]:
+        """Return a window of each side in all pairs; none if a pair lacks it."""
         pairs = [] if self._is_missing(test, window) else self._pairs[test]
-        base, now = ([each for pair in pairs for each in pair[side][window].coarse.values()] for side in (0, 1))
-        return bool(base and now) and waits_long(together(base), together(now))
+        return [before[window] for before, _ in pairs], [after[window] for _, after in pairs]
 
     def _is_missing(self, test: str, window: str) -> bool:
         """Return True if a pair did not measure a window on both sides."""
         return any(window not in side for pair in self._pairs.get(test, []) for side in pair)
 
     def _slower(self, test: str, window: str, wall: bool = True) -> Slower | None:
-        if self._is_missing(test, window):
-            return None
-        before, after = ([pair[side][window] for pair in self._pairs[test]] for side in (0, 1))
-        return slower_than(before, after, wall=wall, doubted=test in self.doubted)
+        return slower_than(*self._sides(test, window), wall=wall, doubted=test in self.doubted)
 
 
 def slower_than(
     before: Sequence[WindowBaseline], after: Sequence[WindowBaseline], *, wall: bool = True, doubted: bool = False
 ) -> Slower | None:
     """Return the time by which processes of *after* exceed their limit; None if none does or no time is known."""
+    both = _joined(before, after)
+    return slower(*both, wall=wall, doubted=doubted) if both else None
+
+
+def _joined(before: Sequence[WindowBaseline], after: Sequence[WindowBaseline]) -> tuple[Coarse, Coarse] | None:
+    """Return the times of the processes of both sides; None if one has none."""
     base, now = ([each for entry in side for each in entry.coarse.values()] for side in (before, after))
-    return slower(together(base), together(now), wall=wall, doubted=doubted) if base and now else None
+    return (together(base), together(now)) if base and now else None
 
 
 def with_its_time(window: JudgedWindow, base: Coarse | None, *, is_judged_later: bool) -> JudgedWindow:

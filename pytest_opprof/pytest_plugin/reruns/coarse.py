@@ -236,7 +236,7 @@ class Coarsely:
         repeats = any(each.repeats for each in suspects.values())
 
         def is_enough(answer: Answer) -> bool:
-            return not any(each.over(self._of(answer, name)) for name, each in suspects.items())
+            return repeats or not any(each.over(self._of(answer, name)) for name, each in suspects.items())
 
         for number in range(COARSE_PROCESSES):
             if why := self._limit.reached:

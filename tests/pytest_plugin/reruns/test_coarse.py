@@ -1009,6 +1009,19 @@ def takes(pytester: pytest.Pytester, *taken: float) -> None:
     pytester.makepyfile(test_m=REPEATED.format(taken=list(taken)))
 
 
+@pytest.fixture
+def repeated(pytester: pytest.Pytester, repeating: Suite) -> Callable[..., pytest.RunResult]:
+    """Run a test whose repeated runs took 5 ms when its baseline was recorded, and take so many ms now."""
+    takes(pytester, 9, 5)
+    repeating("--opprof-update")
+
+    def run(now: float, *flags: str) -> pytest.RunResult:
+        takes(pytester, 9, now)
+        return repeating("--opprof", *flags)
+
+    return run
+
+
 def test_an_update_keeps_the_fastest_of_thirty_later_runs(pytester: pytest.Pytester, repeating: Suite) -> None:
     takes(pytester, 9, 0.5, 0.42, 0.4567, 0.9)
     result = repeating("--opprof-update", "-s")
@@ -1048,13 +1061,10 @@ def test_the_first_run_that_is_fast_enough_is_the_last(
 
 
 def test_a_body_of_which_every_repeated_run_is_slower_fails(
-    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+    repeated: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    takes(pytester, 9, 5)
-    repeating("--opprof-update")
-    takes(pytester, 9, 7.1)
     asked = in_one_thread(monkeypatch, repeats(9, 7.2), repeats(9, 7.1), repeats(9, 7.3))
-    result = repeating("--opprof")
+    result = repeated(7.1)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -1076,23 +1086,28 @@ def test_a_body_runs_no_further_if_all_further_runs_are_switched_off(
     assert repeating("--opprof", "-s", *off).stdout.str().count("*") == 1
 
 
+def test_a_body_that_runs_again_for_several_reasons_is_one_test_that_ran_again(
+    pytester: pytest.Pytester, repeating: Suite
+) -> None:
+    pytester.makepyfile(test_m="RAN = []\ndef test_a(): RAN.append(1)\ndef test_b(): assert RAN == [1]\n")
+    result = repeating("--opprof-all", "--opprof-update")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["opprof: when test_m.py::test_b failed, 1 test without a mark had run twice*"])
+
+
 @pytest.mark.parametrize("how", ["tracemalloc", "PYTHONMALLOC"])
 def test_where_python_traces_or_checks_each_allocation_no_repeated_run_is_compared(
-    pytester: pytest.Pytester,
-    repeating: Suite,
+    repeated: Callable[..., pytest.RunResult],
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
     how: str,
 ) -> None:
-    takes(pytester, 9, 5)
-    repeating("--opprof-update")
-    takes(pytester, 9, 12)
     if how == "tracemalloc":
         tracemalloc.start()
         request.addfinalizer(tracemalloc.stop)
     else:
         monkeypatch.setenv(how, "debug")
-    result = repeating("--opprof", "-s")
+    result = repeated(12, "-s")
     result.assert_outcomes(passed=1)
     assert result.stdout.str().count("*") == 1
 
@@ -1112,59 +1127,45 @@ def test_a_time_that_fresh_processes_refute_may_be_that_of_repeated_runs(
     assert asked == [0, 0, 1, 2]
 
 
-def test_a_run_waits_for_the_speed_of_the_core_when_repeated_runs_were_recorded(
-    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+def test_on_a_machine_that_is_slower_as_a_whole_no_repeated_run_is_called_slower_below_x2_5(
+    pytester: pytest.Pytester, repeated: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a machine that is slower as a whole no test is called slower below x2.5."""
-    takes(pytester, 9, 5)
-    repeating("--opprof-update")
     took = kept(pytester)["coarse"]["test_a"]["body"][HERE]
     assert took["yardstick_us"] > 0
     change(pytester, yardstick_us=took["yardstick_us"] / 100)
-    takes(pytester, 9, 8)
     answer = repeats(9, 8)
     slow = replace(answer.windows["body"].coarse[HERE], yardstick_ns=round(took["yardstick_us"] * 1000))
     monkeypatch.setattr(Watch, "busy", lambda watch: "")
     in_one_thread(monkeypatch, replace(answer, windows={"body": replace(answer.windows["body"], coarse={HERE: slow})}))
-    result = repeating("--opprof", "--opprof-noise=warn")
+    result = repeated(8, "--opprof-noise=warn")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*x1.6, unreliable while a fixed piece of work takes x* as long as at best*"])
 
 
 def test_one_fresh_process_whose_repeated_runs_are_fast_lets_it_pass(
-    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+    repeated: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    takes(pytester, 9, 5)
-    repeating("--opprof-update")
-    takes(pytester, 9, 12)
     asked = in_one_thread(monkeypatch, repeats(9, 12), repeats(9, 6.9))
-    repeating("--opprof").assert_outcomes(passed=1)
+    repeated(12).assert_outcomes(passed=1)
     assert asked == [0, 1]
 
 
 def test_a_fresh_process_that_cannot_repeat_the_body_gives_no_verdict(
-    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+    repeated: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    takes(pytester, 9, 5)
-    repeating("--opprof-update")
-    takes(pytester, 9, 12)
     in_one_thread(monkeypatch, repeats(9, None))
-    result = repeating("--opprof")
+    result = repeated(12)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*CPU time: 12 ms (baseline: 5 ms), x2.4, but could not be re-measured: *"])
 
 
 def test_beside_others_only_repeated_runs_beyond_x2_5_fail(
-    pytester: pytest.Pytester, repeating: Suite, monkeypatch: pytest.MonkeyPatch
+    repeated: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Watch, "busy", lambda watch: "python (pid 7) uses 0.9 cores")
-    takes(pytester, 9, 5)
-    repeating("--opprof-update")
-    flags = ["--opprof", "--opprof-noise=warn"]
     for now, passed in ((12.4, 1), (12.6, 0)):
-        takes(pytester, 9, now)
         in_one_thread(monkeypatch, repeats(9, now))
-        result = repeating(*flags)
+        result = repeated(now, "--opprof-noise=warn")
         result.assert_outcomes(passed=passed, failed=1 - passed)
         if passed:
             result.stdout.fnmatch_lines(["*x2.4*, unreliable while python (pid 7) uses 0.9 cores*"])
